@@ -26,6 +26,7 @@ from ._core import Solver as Solver
 from .api._activation import *  # noqa: F403
 from .api._batchnorm import *  # noqa: F403
 from .api._convolution import *  # noqa: F403
+from .api._find2 import *  # noqa: F403
 from .api._handle import *  # noqa: F403
 from .api._lrn import *  # noqa: F403
 from .api._pooling import *  # noqa: F403
@@ -45,6 +46,7 @@ from .solvers.registry import solver_name as solver_name
 from .values import logs as _logs
 from .values.structs import miopenConvAlgoPerf_t as miopenConvAlgoPerf_t
 from .values.structs import miopenConvSolution_t as miopenConvSolution_t
+from .values.structs import miopenTensorArgument_t as miopenTensorArgument_t
 
 __version__ = "0.2.0"
 

@@ -66,12 +66,12 @@ def test_every_function_is_used_in_a_test():
 
 def test_public_names_are_meant():
     """`import *` must not hand on what modules import for themselves."""
-    meant = {"ActivationDescriptor", "ConvolutionDescriptor", "Handle", "LRNDescriptor", "Plan", "PoolingDescriptor",
-             "SoftmaxDescriptor", "Solver", "TensorDescriptor", "cast_tensor", "copy_tensor", "solver_id",
-             "solver_name"}
+    meant = {"ActivationDescriptor", "ConvolutionDescriptor", "FindOptions", "FindProblem", "FindSolution", "Handle",
+             "LRNDescriptor", "Plan", "PoolingDescriptor", "SoftmaxDescriptor", "Solver", "TensorDescriptor",
+             "cast_tensor", "copy_tensor", "solver_id", "solver_name"}
     errors = {error.__name__ for error in (miopyx.MIOpenError, *miopyx.errors.ERROR_OF_STATUS.values())}
     enums = set(miopyx.enums.__all__)
-    structs = {"miopenConvAlgoPerf_t", "miopenConvSolution_t"}
+    structs = {"miopenConvAlgoPerf_t", "miopenConvSolution_t", "miopenTensorArgument_t"}
     modules = {name for name in dir(miopyx) if inspect.ismodule(getattr(miopyx, name))}
     public = {name for name in dir(miopyx) if not name.startswith("_")}
     assert meant | structs | errors <= public

@@ -1,5 +1,6 @@
 from typing import SupportsFloat, TypeAlias
 
+from miopyx.choose._ranking import Candidate
 from miopyx.engine._handle import Handle
 from miopyx.engine._plan import Plan
 from miopyx.enums import (
@@ -11,6 +12,7 @@ from miopyx.enums import (
     miopenConvolutionMode_t,
 )
 from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, _Int, _Ints
+from miopyx.problem._problem import ConvProblem
 from miopyx.runtime._buffers import _Data
 from miopyx.values.structs import miopenConvAlgoPerf_t, miopenConvSolution_t
 
@@ -91,6 +93,36 @@ def plan_backward_weights(
     solution_id: int | None = None,
     workspace_limit: int | None = None,
 ) -> Plan: ...
+def find_solvers(
+    d: int,
+    handle: Handle,
+    x: TensorDescriptor,
+    w: TensorDescriptor,
+    y: TensorDescriptor,
+    conv: ConvolutionDescriptor,
+    buffers: tuple[_Data, ...],
+    workspace: _Data | None,
+    size: int,
+    exhaustive: bool,
+) -> tuple[ConvProblem, list[Candidate]]: ...
+def solver_with_config(
+    d: int,
+    handle: Handle,
+    x: TensorDescriptor,
+    w: TensorDescriptor,
+    y: TensorDescriptor,
+    conv: ConvolutionDescriptor,
+    id: int,
+    config: tuple[int, ...],
+) -> None: ...
+def workspace_of_find(
+    d: int,
+    handle: Handle,
+    x: TensorDescriptor,
+    w: TensorDescriptor,
+    y: TensorDescriptor,
+    conv: ConvolutionDescriptor,
+) -> int: ...
 def miopenConvolutionForwardGetWorkSpaceSize(
     handle: Handle,
     wDesc: TensorDescriptor,

@@ -602,6 +602,53 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
     return results[:count]
 
 
+def find_solvers(int d, handle, x, w, y, conv, tuple buffers not None, object workspace, int64_t size,
+                 bint exhaustive):
+    """Return the problem of a direction and Find's candidates for it, of which none needs more workspace.
+
+    What Find 2.0 asks; `buffers` stand in the order of the direction's functions.
+    """
+    cdef Handle h = as_handle(handle)
+    cdef ConvProblem p = _problem(h, d, x, w, y, conv)
+    cdef int order[3]
+    cdef PyObject* data[4]
+    cdef call_t call
+    cdef int mode = find.mode_of_solutions(as_convolution(conv, "convDesc").find_mode_set)
+    a, b, c = buffers
+    _order(d, p.transposed, order)
+    data[0], data[1], data[2], data[3] = <PyObject*> a, <PyObject*> b, <PyObject*> c, <PyObject*> workspace
+    call.order, call.count, call.data, call.workspace_size = order, 3, data, size
+    check_arguments(h, p, &call, _NAMES[d])
+    with h.timing():
+        record = find.find(h, p, _timing(d, h, p.transposed, a, b, c, workspace, size), size, mode, exhaustive)
+    return p, [candidate for candidate in record.candidates if candidate.workspace <= size]
+
+
+def solver_with_config(int d, handle, x, w, y, conv, int64_t id, tuple config):
+    """Prepare a solver for a problem as somebody found it: with its configuration, where this handle has none yet.
+
+    Raises
+    ------
+    MIOpenError
+        Where the solver is unknown or does not apply here, or the configuration is none of its own.
+    """
+    cdef Handle h = as_handle(handle)
+    cdef ConvProblem p = _problem(h, d, x, w, y, conv)
+    cdef Invoker invoker
+    offer = _ranking.offer_of(Survey(h, p), _solution_id(id))
+    if h.invoker(p, offer.solver.id) is None:
+        if config and not offer.accepts(config):
+            raise BadParmError("not a configuration of the solver", "solution", config, f"one of {offer.solver.name}'s")
+        h.register(Invoker(h, offer, config or None), offer.solver.id)
+
+
+def workspace_of_find(int d, handle, x, w, y, conv):
+    """Return the bytes of workspace that `find_solvers` wants."""
+    cdef ConvolutionDescriptor cd = as_convolution(conv, "convDesc")
+    cdef Handle h = as_handle(handle)
+    return find.workspace_size(h, _problem(h, d, x, w, y, cd), find.mode_of_solutions(cd.find_mode_set))
+
+
 cdef object _timing(int d, Handle h, bint transposed, object a, object b, object c, object workspace, int64_t size):
     """Return the function that runs an invoker on a Find's buffers and says how long that took."""
     def run(Invoker invoker):

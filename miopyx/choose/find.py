@@ -6,6 +6,7 @@ All of this happens on the first call for a problem; afterwards the handle's inv
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from time import perf_counter
 from typing import NamedTuple
@@ -55,6 +56,11 @@ def mode_of(descriptor_mode: int) -> int:
         return NORMAL
     mode: int = descriptor_mode or config.get("MIOPEN_FIND_MODE")
     return mode if mode in (FAST, HYBRID, DYNAMIC_HYBRID) else NORMAL
+
+
+def mode_of_solutions(descriptor_mode: int) -> int:
+    """Return the mode of Find 2.0, which is there to run solvers: NORMAL, unless somebody says another one."""
+    return mode_of(descriptor_mode) if descriptor_mode or "MIOPEN_FIND_MODE" in os.environ else NORMAL
 
 
 def always_acts() -> bool:

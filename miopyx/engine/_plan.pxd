@@ -1,7 +1,7 @@
 """Prepared plans."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from ._arena cimport Arena
 from ._handle cimport STAMPS, Handle
@@ -30,6 +30,7 @@ cdef class Plan:
     cdef object made_of                  # what it said when the plan was made
 
     cdef int _run(self, PyObject** data, const double* scalars) except -1
+    cdef int run_within(self, PyObject** data, const double* scalars, int64_t workspace_size) except -1
     cdef int run_on(self, PyObject** data, const double* scalars, void* stream) except -1
     cdef int _require_unchanged(self) except -1
     cdef str _usage(self)

@@ -1,6 +1,7 @@
 """Prepared plans: what a tight loop holds on to."""
 
 from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from miopyx.values._args cimport to_double
@@ -89,6 +90,13 @@ cdef class Plan:
         _require_usable(self)
         call.order, call.count, call.data, call.workspace_size = self.order, self.count, data, OWN
         return execute(self.handle, self.invoker, &call, self.names, scalars, self.own)
+
+    cdef int run_within(self, PyObject** data, const double* scalars, int64_t workspace_size) except -1:
+        """A call with a workspace of the caller's, which lies behind the buffers."""
+        cdef call_t call
+        _require_usable(self)
+        call.order, call.count, call.data, call.workspace_size = self.order, self.count, data, workspace_size
+        return execute(self.handle, self.invoker, &call, self.names, scalars, None)
 
     cdef int run_on(self, PyObject** data, const double* scalars, void* stream) except -1:
         """A call on a stream of CUDA; behind the buffers lies a workspace, where the plan takes one."""

@@ -37,3 +37,11 @@ class miopenConvSolution_t(NamedTuple):
     workspace_size: int  # bytes
     solution_id: int
     algorithm: enums.miopenConvAlgorithm_t
+
+
+class miopenTensorArgument_t(NamedTuple):
+    """One argument of miopenRunSolution: a tensor's memory, or a number where the id is a scalar's."""
+
+    id: enums.miopenTensorArgumentId_t | int
+    descriptor: object  # None, or the TensorDescriptor that the problem has
+    buffer: object

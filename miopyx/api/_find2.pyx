@@ -1,0 +1,984 @@
+"""Find 2.0 of miopen.h: problems, find options and solutions as objects.
+
+A second door to what the classic functions do: a problem's solutions are Find's, and one that runs is a plan.  Names and
+argument order are the header's; output pointers became return values and failures exceptions.
+"""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport INT64_MAX, int64_t
+from libc.string cimport memcpy
+
+from miopyx.values._args cimport to_double, to_flag, to_int, to_int64, to_member
+from miopyx.engine._binding cimport OWN, workspace_bytes
+from miopyx.engine._handle cimport Handle, as_handle
+from miopyx.engine._plan cimport Plan
+from miopyx.problem._descriptors cimport (
+    ConvolutionDescriptor, Descriptor, TensorDescriptor, as_convolution, as_tensor, check_descriptor,
+)
+from miopyx.values._types cimport MX_SCALARS, MX_SLOTS
+
+import copy
+
+from miopyx import enums
+from miopyx.errors import BadParmError, MIOpenNotImplementedError
+from miopyx.problem._activation import ActivationDescriptor
+from miopyx.problem._softmax import SoftmaxDescriptor
+from miopyx.solvers import registry
+from ._activation import plan_activation_backward, plan_activation_forward
+from ._batchnorm import plan_batch_norm_backward, plan_batch_norm_inference, plan_batch_norm_training
+from ._convolution import (
+    find_solvers, plan_backward_data, plan_backward_weights, plan_forward, solver_with_config, workspace_of_find,
+)
+from ._softmax import plan_softmax_backward, plan_softmax_forward
+from ._tensor_ops import plan_op_tensor
+
+cdef enum:
+    FORWARD = 0            # miopenProblemDirection_t
+    BACKWARD = 1
+    WEIGHTS = 2
+    INFERENCE = 4
+    BY_TIME = 0            # miopenFindResultsOrder_t
+    OP_ADD = 0             # miopenTensorOp_t
+    TILE = 1 << 20         # random numbers that are repeated through a buffer
+    # miopenTensorArgument_t
+    ID_AT = 0
+    DESCRIPTOR_AT = 1
+    BUFFER_AT = 2
+
+cdef int64_t SCALAR = <int64_t> 1 << 31  # ids of numbers have this bit
+
+# What a plan of a kind and direction takes: ids of its tensors in its order, those that may be left out, ids of its
+# numbers, and those of the tensors whose descriptors it needs.
+cdef dict _TAKES = {
+    ("convolution", FORWARD): ((1, 2, 3), (), (), (1, 2, 3)),
+    ("convolution", BACKWARD): ((3, 2, 1), (), (), (1, 2, 3)),
+    ("convolution", WEIGHTS): ((3, 1, 2), (), (), (1, 2, 3)),
+    ("activation", FORWARD): ((37, 38), (), (), (37, 38)),
+    ("activation", BACKWARD): ((38, 40, 37, 39), (37, 38, 40), (), (37, 38, 39, 40)),
+    ("bias", FORWARD): ((41, 43, 42), (), (), (41, 42, 43)),
+    ("softmax", FORWARD): ((44, 45), (), (), (44, 45)),
+    ("softmax", BACKWARD): ((45, 47, 46), (), (), (45, 46, 47)),
+    ("batch norm", FORWARD): ((48, 49, 54, 58, 50, 51, 52, 53), (50, 51, 52, 53), (SCALAR + 2, SCALAR + 3),
+                              (48, 49, 54)),
+    ("batch norm", INFERENCE): ((48, 49, 54, 58, 56, 57), (), (SCALAR + 3,), (48, 49, 54)),
+    ("batch norm", BACKWARD): ((48, 61, 60, 54, 55, 59, 52, 53), (52, 53), (SCALAR + 3,), (48, 54, 60, 61)),
+}
+cdef frozenset _OF_SCALE = frozenset((50, 51, 52, 53, 54, 55, 56, 57, 58, 59))  # share the scale's descriptor
+cdef tuple _PLANS = (plan_forward, plan_backward_data, plan_backward_weights)
+
+
+cdef object _name_of(int64_t id):
+    """What an id is called, for messages."""
+    try:
+        return enums.miopenTensorArgumentId_t(id).name
+    except ValueError:
+        return id
+
+
+cdef int64_t _id_of(object id) except? -1:
+    """The number of a miopenTensorArgumentId_t, or of its name."""
+    if isinstance(id, str):
+        number = enums.number_of("miopenTensorArgumentId_t", id)
+        if number is None:
+            raise BadParmError("unknown tensor argument", "id", id, "a miopenTensorArgumentId_t")
+        return number
+    return to_int64(id, "id")
+
+
+cdef class _Object:
+    """What miopenCreate... made and miopenDestroy... ends."""
+
+    cdef readonly bint destroyed
+
+
+cdef _Object _alive(object given, type kind, str name):
+    if not isinstance(given, kind):
+        raise BadParmError("another kind of object", name, given, f"a {kind.__name__}")
+    if (<_Object> given).destroyed:
+        raise BadParmError(f"{name} was destroyed", name, given, f"a live {kind.__name__}")
+    return <_Object> given
+
+
+cdef int _destroy(object given, type kind, str name) except -1:
+    if given is not None:
+        if not isinstance(given, kind):
+            _alive(given, kind, name)
+        (<_Object> given).destroyed = True
+    return 0
+
+
+cdef class FindProblem(_Object):
+    """An operation, its direction and the descriptors of its tensors (miopenProblem_t).
+
+    Descriptors are copied: what becomes of the caller's changes nothing here.
+    """
+
+    cdef readonly str kind         # "convolution", "activation", "batch norm", "bias", "softmax", "fused"
+    cdef readonly int direction
+    cdef object operation          # a copy of the operation's descriptor, batch norm's mode
+    cdef bint running              # batch norm moves running statistics
+    cdef dict tensors              # copies of descriptors by ids
+    cdef list parts                # of a fused problem
+
+    def __init__(self):
+        raise TypeError("problems are made by miopenCreateConvProblem and its like")
+
+    def __repr__(self):
+        if self.kind == "fused":
+            return f"<FindProblem {' + '.join(part.kind for part in self.parts)}>"
+        return f"<FindProblem {self.kind}, {_direction_word(self.direction)}>"
+
+    cdef tuple takes(self):
+        return <tuple> _TAKES[self.kind, self.direction]
+
+    cdef int require_described(self) except -1:
+        """Require a descriptor of each tensor that a plan needs one of."""
+        for id in self.takes()[3]:
+            if id not in self.tensors:
+                raise BadParmError("the tensor has no descriptor yet", "problem", _name_of(id),
+                                   "one set by miopenSetProblemTensorDescriptor")
+        if self.kind == "batch norm":
+            for id in _OF_SCALE & self.tensors.keys():
+                if self.tensors[id] != self.tensors[54]:
+                    raise MIOpenNotImplementedError("parameters and statistics of different descriptors", _name_of(id),
+                                                    self.tensors[id], f"as the scale's, {self.tensors[54]}")
+        return 0
+
+    cdef frozenset left_out(self):
+        """Ids of the optional tensors that plans of this problem do not take."""
+        cdef set out = set()
+        if self.kind == "batch norm":
+            if not self.running:
+                out |= {50, 51}
+            if 52 not in self.tensors or 53 not in self.tensors:
+                out |= {52, 53}
+        return frozenset(out & set(self.takes()[1]))
+
+    cdef Plan plan(self, object handle, object solver_id):
+        """The plan of a solver, or of the first that applies."""
+        cdef Plan plan
+        cdef dict t = self.tensors
+        cdef int d = self.direction
+        if self.kind == "convolution":
+            a, b, out = [t[id] for id in self.takes()[0]]
+            return _PLANS[d](handle, a, b, self.operation, out, solver_id)
+        if self.kind == "activation":
+            if d == FORWARD:
+                return plan_activation_forward(handle, self.operation, t[37], t[38])
+            return plan_activation_backward(handle, self.operation, t[38], t[40], t[37], t[39])
+        if self.kind == "bias":
+            return plan_op_tensor(handle, OP_ADD, t[41], t[43], t[42])
+        if self.kind == "softmax":
+            how = self.operation.algorithm, self.operation.mode
+            if d == FORWARD:
+                plan = plan_softmax_forward(handle, t[44], t[45], *how)
+            else:
+                plan = plan_softmax_backward(handle, t[45], t[47], t[46], *how)
+            plan.default[0], plan.default[1] = self.operation.alpha, self.operation.beta
+            return plan
+        saved = 52 not in self.left_out()
+        if d == FORWARD:
+            return plan_batch_norm_training(handle, self.operation, t[48], t[49], t[54], self.running, saved)
+        if d == INFERENCE:
+            return plan_batch_norm_inference(handle, self.operation, t[48], t[49], t[54])
+        return plan_batch_norm_backward(handle, self.operation, t[48], t[61], t[60], t[54], saved)
+
+
+cdef str _direction_word(int direction):
+    return {FORWARD: "forward", BACKWARD: "backward", WEIGHTS: "weights", INFERENCE: "inference"}[direction]
+
+
+cdef FindProblem _problem(str kind, object operation, object direction, bint running=False):
+    cdef FindProblem p = FindProblem.__new__(FindProblem)
+    cdef int d = to_member(direction, "miopenProblemDirection_t", "direction")
+    if d not in (FORWARD, BACKWARD, WEIGHTS, INFERENCE):
+        raise BadParmError("unknown direction", "direction", direction, "a miopenProblemDirection_t")
+    if (kind, d) not in _TAKES:
+        raise MIOpenNotImplementedError(f"no such direction of a {kind} problem", "direction", _direction_word(d),
+                                        ", ".join(_direction_word(way) for what, way in _TAKES if what == kind))
+    p.kind, p.direction, p.operation, p.running, p.tensors = kind, d, operation, running, {}
+    return p
+
+
+cdef class FindOptions(_Object):
+    """How FindSolutions searches (miopenFindOptions_t); a new one has the header's defaults."""
+
+    cdef readonly bint tuning
+    cdef readonly int order
+    cdef readonly int64_t workspace_limit
+    cdef object workspace          # the caller's, None: one is allocated
+    cdef int64_t workspace_size
+    cdef dict tensors              # the caller's buffers by ids
+    cdef readonly bint attach_binaries
+
+    def __init__(self):
+        self.workspace_limit, self.tensors = INT64_MAX, {}
+
+
+cdef class FindSolution(_Object):
+    """A solver that can run a problem, with its configuration (miopenSolution_t)."""
+
+    cdef readonly FindProblem problem
+    cdef readonly int64_t solver_id
+    cdef readonly str solver
+    cdef readonly tuple config
+    cdef readonly double time      # milliseconds
+    cdef readonly int64_t workspace
+    cdef str stamp                 # the build, driver and device that it was found on
+    cdef Plan ready                # of the handle that ran it last
+    cdef int64_t ids[MX_SLOTS]     # of the plan's buffers, -1 where one is left out
+    cdef unsigned optional         # bits of those that may be missing
+    cdef int64_t numbers[MX_SCALARS]
+    cdef int number_count, count
+
+    def __init__(self):
+        raise TypeError("solutions are made by miopenFindSolutions and miopenLoadSolution")
+
+    def __repr__(self):
+        return f"<FindSolution {self.solver} of {self.problem!r}>"
+
+    cdef int set_arguments(self) except -1:
+        cdef tuple takes = self.problem.takes()
+        cdef frozenset out = self.problem.left_out()
+        cdef int i
+        self.count, self.number_count = len(takes[0]), len(takes[2])
+        for i, id in enumerate(takes[0]):
+            self.ids[i] = -1 if id in out else id
+            # What an activation's mode does not read may be missing; a plan asks for the rest.
+            if id in out or (self.problem.kind == "activation" and id in takes[1]):
+                self.optional |= 1u << i
+        for i, id in enumerate(takes[2]):
+            self.numbers[i] = id
+        return 0
+
+    cdef Plan plan_on(self, object handle):
+        """The plan for a handle; it is made once, and anew for another handle."""
+        cdef Plan plan = self.ready
+        if plan is None or plan.handle is not handle:
+            plan = _prepared(self, as_handle(handle))
+            self.ready = plan
+        return plan
+
+
+cdef Plan _prepared(FindSolution s, Handle handle):
+    from miopyx.database import store
+
+    cdef FindProblem p = s.problem
+    stamp = store.of(handle.device.info).stamp
+    if s.stamp != stamp:
+        raise BadParmError("the solution was found on another device, or by another driver", "solution", s.stamp, stamp)
+    if p.kind == "convolution":
+        t = p.tensors
+        solver_with_config(p.direction, handle, t[1], t[2], t[3], p.operation, s.solver_id, s.config)
+    plan = p.plan(handle, s.solver_id)
+    if plan.solver.name != s.solver:
+        raise BadParmError("another solver runs this problem here", "solution", s.solver, plan.solver.name)
+    return plan
+
+
+cdef FindSolution _solution(FindProblem p, object solver, tuple config, double time, int64_t workspace, str stamp):
+    cdef FindSolution s = FindSolution.__new__(FindSolution)
+    s.problem, s.solver_id, s.solver, s.config = p, solver.id, solver.name, config
+    s.time, s.workspace, s.stamp = time, workspace, stamp
+    s.set_arguments()
+    return s
+
+
+cdef FindProblem _frozen(FindProblem p):
+    """A problem as it is now, for solutions: the caller may go on with his."""
+    cdef FindProblem same = FindProblem.__new__(FindProblem)
+    same.kind, same.direction, same.operation, same.running = p.kind, p.direction, p.operation, p.running
+    same.tensors = dict(p.tensors)
+    return same
+
+
+# Problems
+
+
+def miopenCreateConvProblem(operatorDesc, direction):
+    """Return a FindProblem of a convolution.
+
+    Parameters
+    ----------
+    operatorDesc : ConvolutionDescriptor
+        Copied; a transposed one, its attributes and its find mode count as in the classic functions.
+    direction : miopenProblemDirection_t
+        Forward, Backward (data) or BackwardWeights.
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        For another kind of descriptor or direction.
+    """
+    return _problem("convolution", copy.copy(as_convolution(operatorDesc, "operatorDesc")), direction)
+
+
+def miopenCreateActivationProblem(operatorDesc, direction):
+    """Return a FindProblem of an activation, forward or backward.
+
+    Parameters
+    ----------
+    operatorDesc : ActivationDescriptor
+        Copied.
+    direction : miopenProblemDirection_t
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        For another kind of descriptor or direction.
+    """
+    check_descriptor(operatorDesc, ActivationDescriptor, "operatorDesc")
+    return _problem("activation", copy.copy(operatorDesc), direction)
+
+
+def miopenCreateBatchnormProblem(mode, runningMeanVariance, direction):
+    """Return a FindProblem of a batch normalisation: Forward (training), Backward or Inference.
+
+    Parameters
+    ----------
+    mode : miopenBatchNormMode_t
+    runningMeanVariance : bool
+        Whether training moves running statistics.  It saves mean and inverse deviation where both have a descriptor,
+        and Backward takes them then.
+    direction : miopenProblemDirection_t
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        For an unknown mode or direction.
+    """
+    cdef int number = to_member(mode, "miopenBatchNormMode_t", "mode")
+    if number not in (0, 1):
+        raise BadParmError("unknown mode", "mode", mode, "a miopenBatchNormMode_t")
+    return _problem("batch norm", number, direction, to_flag(runningMeanVariance, "runningMeanVariance"))
+
+
+def miopenCreateBiasProblem(direction):
+    """Return a FindProblem that adds a bias: y = x + bias, with lengths of 1 where bias is repeated.
+
+    Parameters
+    ----------
+    direction : miopenProblemDirection_t
+        Forward; the header has no tensors for others.
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        For another direction.
+    """
+    return _problem("bias", None, direction)
+
+
+def miopenCreateSoftmaxProblem(operatorDesc, direction):
+    """Return a FindProblem of a softmax, forward or backward.
+
+    Parameters
+    ----------
+    operatorDesc : SoftmaxDescriptor
+        Copied, alpha and beta too.
+    direction : miopenProblemDirection_t
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        For another kind of descriptor or direction.
+    """
+    check_descriptor(operatorDesc, SoftmaxDescriptor, "operatorDesc")
+    return _problem("softmax", copy.copy(operatorDesc), direction)
+
+
+def miopenFuseProblems(problem1, problem2):
+    """Append a problem's parts to those of another, which becomes a fused one.
+
+    MIOpen finds no solutions for fused problems, and no more does miopyx so far: miopenFindSolutions says so.
+
+    Parameters
+    ----------
+    problem1, problem2 : FindProblem
+        The second one stays as it is.
+
+    Raises
+    ------
+    BadParmError
+        For what is no live problem, or one and the same.
+    """
+    cdef FindProblem first = _alive(problem1, FindProblem, "problem1")
+    cdef FindProblem second = _alive(problem2, FindProblem, "problem2")
+    if first is second:
+        raise BadParmError("a problem cannot be fused with itself", "problem2", problem2, "another problem")
+    parts = first.parts if first.kind == "fused" else [_frozen(first)]
+    first.parts = [*parts, *(second.parts if second.kind == "fused" else [_frozen(second)])]
+    first.kind, first.operation, first.tensors = "fused", None, {}
+
+
+def miopenDestroyProblem(problem):
+    """End a FindProblem; its solutions stay.  None is fine.
+
+    Raises
+    ------
+    BadParmError
+        For anything else.
+    """
+    _destroy(problem, FindProblem, "problem")
+
+
+def miopenSetProblemTensorDescriptor(problem, id, descriptor):
+    """Say what one of a problem's tensors looks like.
+
+    Parameters
+    ----------
+    problem : FindProblem
+    id : miopenTensorArgumentId_t
+        One that the problem's kind and direction have.
+    descriptor : TensorDescriptor
+        Copied.
+
+    Raises
+    ------
+    BadParmError
+        For an id of another operation or of a number, or what is no live descriptor.
+    """
+    cdef FindProblem p = _alive(problem, FindProblem, "problem")
+    cdef int64_t number = _id_of(id)
+    if p.kind == "fused":
+        raise BadParmError("tensors of a fused problem are those of its parts", "problem", problem, "a part of it")
+    if number not in p.takes()[0]:
+        raise BadParmError(f"no tensor of a {p.kind} problem, {_direction_word(p.direction)}", "id", _name_of(number),
+                           ", ".join(str(_name_of(one)) for one in sorted(p.takes()[0])))
+    p.tensors[number] = copy.copy(as_tensor(descriptor, "descriptor"))
+
+
+# Options
+
+
+def miopenCreateFindOptions():
+    """Return FindOptions with the header's defaults: no tuning, by time, any workspace, memory of the library's."""
+    return FindOptions()
+
+
+def miopenDestroyFindOptions(options):
+    """End FindOptions.  None is fine.
+
+    Raises
+    ------
+    BadParmError
+        For anything else.
+    """
+    _destroy(options, FindOptions, "options")
+
+
+def miopenSetFindOptionTuning(options, value):
+    """Say whether configurations are searched for, as with exhaustiveSearch.
+
+    Parameters
+    ----------
+    options : FindOptions
+    value : int
+        0 or 1.
+
+    Raises
+    ------
+    BadParmError
+        For another value.
+    """
+    (<FindOptions> _alive(options, FindOptions, "options")).tuning = to_flag(value, "value")
+
+
+def miopenSetFindOptionResultsOrder(options, value):
+    """Set what comes first: what takes least time, or least workspace.
+
+    Parameters
+    ----------
+    options : FindOptions
+    value : miopenFindResultsOrder_t
+
+    Raises
+    ------
+    BadParmError
+        For another value.
+    """
+    cdef FindOptions o = _alive(options, FindOptions, "options")
+    cdef int order = to_member(value, "miopenFindResultsOrder_t", "value")
+    if order not in (0, 1):
+        raise BadParmError("unknown order", "value", value, "a miopenFindResultsOrder_t")
+    o.order = order
+
+
+def miopenSetFindOptionWorkspaceLimit(options, value):
+    """Leave out what needs more workspace.
+
+    Parameters
+    ----------
+    options : FindOptions
+    value : int
+        Bytes, at least 0.
+
+    Raises
+    ------
+    BadParmError
+        For a negative size.
+    """
+    cdef FindOptions o = _alive(options, FindOptions, "options")
+    cdef int64_t limit = INT64_MAX if value == (1 << 64) - 1 else to_int64(value, "value")
+    if limit < 0:
+        raise BadParmError("negative size", "value", limit, ">= 0")
+    o.workspace_limit = limit
+
+
+def miopenSetFindOptionPreallocatedWorkspace(options, buffer, size):
+    """Let FindSolutions time with a workspace of the caller's, and no more than that.
+
+    Parameters
+    ----------
+    options : FindOptions
+    buffer : memory of the handle's device, or None
+    size : int
+        Bytes.
+
+    Raises
+    ------
+    BadParmError
+        For a negative size.
+    """
+    cdef FindOptions o = _alive(options, FindOptions, "options")
+    cdef int64_t bytes_ = workspace_bytes(size)
+    o.workspace, o.workspace_size = buffer, bytes_
+
+
+def miopenSetFindOptionPreallocatedTensor(options, id, buffer):
+    """Let FindSolutions time with a tensor of the caller's; results are written to it.
+
+    Parameters
+    ----------
+    options : FindOptions
+    id : miopenTensorArgumentId_t
+    buffer : memory of the handle's device, or None
+        None: the library allocates one, full of random numbers.
+
+    Raises
+    ------
+    BadParmError
+        For an unknown id.
+    """
+    cdef FindOptions o = _alive(options, FindOptions, "options")
+    cdef int64_t number = _id_of(id)
+    if number & SCALAR or not isinstance(_name_of(number), str):
+        raise BadParmError("no tensor", "id", _name_of(number), "a tensor's miopenTensorArgumentId_t")
+    o.tensors[number] = buffer
+
+
+def miopenSetFindOptionAttachBinaries(options, attach):
+    """Accepted, and without effect: saved solutions hold no programs.
+
+    A program of a CPU is machine code, which nothing here loads from bytes that somebody may have changed.  The program
+    cache keeps what a solution needs.
+
+    Parameters
+    ----------
+    options : FindOptions
+    attach : int
+        0 or 1.
+
+    Raises
+    ------
+    BadParmError
+        For another value.
+    """
+    (<FindOptions> _alive(options, FindOptions, "options")).attach_binaries = to_flag(attach, "attach")
+
+
+# Solutions
+
+
+cdef object _random(TensorDescriptor desc):
+    """Random numbers of a tensor's type, as many as its memory holds."""
+    import numpy as np
+
+    from miopyx.problem._descriptors import numpy_type
+
+    kind = numpy_type(desc.type)
+    count = desc.nbytes // kind.itemsize
+    rng = np.random.default_rng()
+    if kind.kind == "i":
+        some = rng.integers(-4, 5, min(count, TILE)).astype(kind)
+    else:
+        some = rng.standard_normal(min(count, TILE), np.float32).astype(kind)
+    return np.resize(some, count)
+
+
+cdef list _find_convolution(Handle handle, FindProblem p, FindOptions o, str stamp):
+    cdef dict t = p.tensors
+    cdef int64_t size = o.workspace_limit
+    cdef list buffers = []
+    cdef int i
+    ids = p.takes()[0]
+    if o.workspace is not None or o.workspace_size > 0:
+        workspace, size = o.workspace, min(size, o.workspace_size)
+    else:
+        size = min(size, workspace_of_find(p.direction, handle, t[1], t[2], t[3], p.operation))
+        workspace = handle.empty((size,), "int8") if size else None
+    for i, id in enumerate(ids):
+        given = o.tensors.get(id)
+        if given is None:  # the last one is the result
+            given = handle.empty(t[id]) if i == 2 else handle.upload(_random(t[id]))
+        buffers.append(given)
+    problem, candidates = find_solvers(p.direction, handle, t[1], t[2], t[3], p.operation, tuple(buffers), workspace,
+                                       size, o.tuning)
+    return [_solution(p, c.solver, handle.invoker(problem, c.solver.id).config, c.time, c.workspace, stamp)
+            for c in candidates if handle.invoker(problem, c.solver.id) is not None]
+
+
+def miopenFindSolutions(handle, problem, options, maxSolutions):
+    """Return the FindSolutions of a problem, the best first.
+
+    Of a convolution they are what Find finds, by the same databases and environment as
+    miopenFindConvolutionForwardAlgorithm and its like, but all solvers and not the best of each algorithm.  The find mode
+    is NORMAL, which times what is not known, unless the convolution or MIOPEN_FIND_MODE says another: FAST and the
+    hybrid modes give one solution where there is a record.  Of the other operations there is one, the solver that their
+    functions take; nothing is run, and its time is -1.
+
+    Parameters
+    ----------
+    handle : Handle
+    problem : FindProblem
+        With a descriptor of each of its tensors.  Later changes to it do not reach the solutions.
+    options : FindOptions or None
+    maxSolutions : int
+        At least 1.
+
+    Returns
+    -------
+    list of FindSolution
+        miopenRunSolution runs them, on this handle or any other of the same device.
+
+    Raises
+    ------
+    BadParmError
+        Where a tensor has no descriptor, descriptors do not fit each other, or a buffer of the options does not fit.
+    MIOpenNotImplementedError
+        For a fused problem.
+    UnknownError
+        Where no solver applies within the workspace.
+    """
+    from miopyx.database import store
+
+    cdef Handle h = as_handle(handle)
+    cdef FindProblem p = _alive(problem, FindProblem, "problem")
+    cdef FindOptions o = FindOptions() if options is None else _alive(options, FindOptions, "options")
+    cdef int most = to_int(maxSolutions, "maxSolutions")
+    cdef Plan plan
+    if most < 1:
+        raise BadParmError("no solutions asked for", "maxSolutions", most, ">= 1")
+    if p.kind == "fused":
+        raise MIOpenNotImplementedError("No solver found. Fused problems have no solutions", "problem", problem,
+                                        "one operation")
+    h.require_alive()
+    p.require_described()
+    p = _frozen(p)
+    stamp = store.of(h.device.info).stamp
+    if p.kind == "convolution":
+        found = _find_convolution(h, p, o, stamp)
+    else:
+        plan = p.plan(h, None)
+        found = [_solution(p, plan.solver, plan.invoker.config, -1.0, plan.workspace, stamp)]
+        (<FindSolution> found[0]).ready = plan
+    if o.order != BY_TIME:
+        found.sort(key=lambda s: s.workspace)
+    return found[:most]
+
+
+def miopenRunSolution(handle, solution, nInputs, tensors, workspace, workspaceSize):
+    """Run a solution.
+
+    Parameters
+    ----------
+    handle : Handle
+        Of the device that the solution was found on.
+    solution : FindSolution
+    nInputs : int
+        How many of `tensors` count.
+    tensors : sequence of miopenTensorArgument_t, or (id, descriptor, buffer)
+        Each tensor of the problem once, in any order; results too.  `descriptor` is None or equal to the problem's.  Of
+        ids with miopenTensorArgumentIsScalar the buffer is a number; without them numbers have their defaults.
+    workspace : memory of the handle's device, or None
+    workspaceSize : int
+        Bytes; at least what miopenGetSolutionWorkspaceSize says of a convolution.  Others manage theirs.
+
+    Raises
+    ------
+    BadParmError
+        Where a tensor is missing, given twice or none of the problem's, a buffer or the workspace does not fit, the
+        device is another one, or the solution was destroyed; nothing was run then.
+    MIOpenNotImplementedError
+        For a descriptor that differs from the problem's.
+    """
+    cdef FindSolution s = _alive(solution, FindSolution, "solution")
+    cdef Plan plan = s.plan_on(handle)
+    cdef PyObject* data[MX_SLOTS + 1]
+    cdef double scalars[MX_SCALARS]
+    cdef int count = to_int(nInputs, "nInputs"), i, j
+    cdef int64_t id, size = workspace_bytes(workspaceSize)
+    cdef unsigned seen = 0, numbers_seen = 0
+    cdef tuple argument
+    cdef list kept = []
+    memcpy(scalars, plan.default, sizeof(scalars))
+    for i in range(s.count):
+        data[i] = <PyObject*> None
+    if not isinstance(tensors, (list, tuple)):
+        tensors = tuple(tensors)
+        kept.append(tensors)
+    if count < 0 or count > len(tensors):
+        raise BadParmError("more arguments than there are", "nInputs", count, f"0 to {len(tensors)}")
+    for i in range(count):
+        one = tensors[i]
+        if isinstance(one, tuple):
+            argument = <tuple> one
+        else:
+            argument = tuple(one)
+            kept.append(argument)
+        if len(argument) != 3:
+            raise BadParmError("no argument", f"tensors[{i}]", argument, "(id, descriptor or None, buffer)")
+        id = _id_of(argument[ID_AT])
+        if id & SCALAR:
+            for j in range(s.number_count):
+                if s.numbers[j] == id:
+                    break
+            else:
+                raise BadParmError("no number of this problem", f"tensors[{i}]", _name_of(id),
+                                   ", ".join([str(_name_of(s.numbers[j])) for j in range(s.number_count)]) or "none")
+            if numbers_seen >> j & 1:
+                raise BadParmError("given twice", f"tensors[{i}]", _name_of(id), "each argument once")
+            numbers_seen |= 1u << j
+            scalars[j] = to_double(argument[BUFFER_AT], <str> _name_of(id))
+            continue
+        for j in range(s.count):
+            if s.ids[j] == id:
+                break
+        else:
+            raise BadParmError("no tensor of this problem", f"tensors[{i}]", _name_of(id),
+                               ", ".join([str(_name_of(s.ids[j])) for j in range(s.count) if s.ids[j] >= 0]))
+        if seen >> j & 1:
+            raise BadParmError("given twice", f"tensors[{i}]", _name_of(id), "each argument once")
+        if argument[DESCRIPTOR_AT] is not None and argument[DESCRIPTOR_AT] != s.problem.tensors.get(
+                54 if id in _OF_SCALE else id):
+            raise MIOpenNotImplementedError("a solution is for the tensors that it was found for", f"tensors[{i}]",
+                                            argument[DESCRIPTOR_AT], s.problem.tensors.get(id))
+        seen |= 1u << j
+        data[j] = <PyObject*> argument[BUFFER_AT]
+    for j in range(s.count):
+        if not (seen | s.optional) >> j & 1:
+            raise BadParmError("a tensor is missing", "tensors", _name_of(s.ids[j]), "each tensor of the problem")
+    data[plan.count] = <PyObject*> workspace
+    plan.run_within(data, scalars, size if s.problem.kind == "convolution" else OWN)
+    if plan.handle.profiling:
+        s.time = plan.handle.kernel_time
+
+
+def miopenDestroySolution(solution):
+    """End a FindSolution.  None is fine.
+
+    Raises
+    ------
+    BadParmError
+        For anything else.
+    """
+    _destroy(solution, FindSolution, "solution")
+    if solution is not None:
+        (<FindSolution> solution).ready = None
+
+
+def miopenSaveSolution(solution):
+    """Return a solution as bytes, which miopenLoadSolution reads.
+
+    They hold the format's version, a digest of their content, the package's version with a digest of its kernels, the
+    device and its driver, the problem, the solver and its configuration.  No program and no pickle.
+
+    Parameters
+    ----------
+    solution : FindSolution
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    BadParmError
+        For what is no live solution.
+    """
+    from miopyx.database import solutions
+    from miopyx.problem import saved
+
+    cdef FindSolution s = _alive(solution, FindSolution, "solution")
+    cdef FindProblem p = s.problem
+    operation = saved.data_of(p.operation) if isinstance(p.operation, Descriptor) else p.operation
+    return solutions.write({
+        "stamp": s.stamp, "kind": p.kind, "direction": p.direction, "operation": operation, "running": p.running,
+        "tensors": {str(id): saved.data_of(desc) for id, desc in p.tensors.items()}, "solver": s.solver,
+        "config": s.config, "time": s.time, "workspace": s.workspace})
+
+
+def miopenGetSolutionSize(solution):
+    """Return how many bytes miopenSaveSolution returns.
+
+    Parameters
+    ----------
+    solution : FindSolution
+
+    Raises
+    ------
+    BadParmError
+        For what is no live solution.
+    """
+    return len(miopenSaveSolution(solution))
+
+
+def miopenLoadSolution(data, size):
+    """Return the FindSolution that was saved.
+
+    Nothing is built or run yet.  The first miopenRunSolution builds what the solver needs, and refuses a handle of another
+    device or driver.
+
+    Parameters
+    ----------
+    data : bytes or another buffer
+    size : int
+        How many of them count.
+
+    Raises
+    ------
+    VersionMismatchError
+        For another version of the format, or of the package's kernels.
+    InvalidValueError
+        For damaged bytes, or what is no solution.
+    BadParmError
+        For a size that is not the data's.
+    """
+    from miopyx.database import solutions
+
+    cdef int64_t count = to_int64(size, "size")
+    try:
+        view = memoryview(data).cast("B")
+    except TypeError:
+        raise BadParmError("not contiguous bytes", "data", type(data).__name__, "what miopenSaveSolution returned")
+    if count < 0 or count > len(view):
+        raise BadParmError("not the size of the data", "size", count, f"0 to {len(view)}")
+    return _loaded(solutions.read(view[:count]))
+
+
+cdef dict _solvers_of(str kind):
+    """The solvers that may run a kind of problem, by name."""
+    if kind == "convolution":
+        return registry.BY_NAME
+    return {solver.name: solver for solvers in (*registry.OTHERS.values(), (registry.EMPTY,)) for solver in solvers}
+
+
+cdef FindSolution _loaded(dict fields):
+    """The solution of what was read; each field is checked, whoever wrote it."""
+    from miopyx.errors import InvalidValueError
+    from miopyx.problem import saved
+
+    cdef FindProblem p = FindProblem.__new__(FindProblem)
+    cdef FindSolution s
+    try:
+        kind, direction, operation = fields["kind"], fields["direction"], fields["operation"]
+        if (kind, direction) not in _TAKES or type(direction) is not int:
+            raise InvalidValueError("no such problem", "data", (kind, direction), "a kind and a direction")
+        classes = {"convolution": ConvolutionDescriptor, "activation": ActivationDescriptor,
+                   "softmax": SoftmaxDescriptor}
+        if kind in classes:
+            operation = saved.descriptor_of(classes[kind], operation)
+        elif operation not in ((0, 1) if kind == "batch norm" else (None,)):
+            raise InvalidValueError("no such operation", "data", operation, "a mode of batch normalisation, or None")
+        p.kind, p.direction, p.operation, p.running = kind, direction, operation, fields["running"] is True
+        p.tensors = {int(id): saved.descriptor_of(TensorDescriptor, desc) for id, desc in fields["tensors"].items()}
+        if not p.tensors.keys() <= set(p.takes()[0]):
+            raise InvalidValueError("tensors of another problem", "data", list(p.tensors), p.takes()[0])
+        p.require_described()
+        solver = _solvers_of(kind).get(fields["solver"])
+        if solver is None:
+            raise InvalidValueError("an unknown solver", "data", fields["solver"], "a solver of this version")
+        config = tuple([to_int64(value, "config") for value in fields["config"]])
+        workspace, time = to_int64(fields["workspace"], "workspace"), to_double(fields["time"], "time")
+        if workspace < 0:
+            raise InvalidValueError("a negative workspace", "data", workspace, ">= 0")
+        s = _solution(p, solver, config, time, workspace, str(fields["stamp"]))
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as e:
+        if isinstance(e, InvalidValueError):
+            raise
+        raise InvalidValueError(f"a damaged solution: {type(e).__name__}: {e}") from None
+    return s
+
+
+def miopenGetSolutionWorkspaceSize(solution):
+    """Return the bytes of workspace that miopenRunSolution must be given.
+
+    Parameters
+    ----------
+    solution : FindSolution
+
+    Raises
+    ------
+    BadParmError
+        For what is no live solution.
+    """
+    cdef FindSolution s = _alive(solution, FindSolution, "solution")
+    return s.workspace if s.problem.kind == "convolution" else 0
+
+
+def miopenGetSolutionTime(solution):
+    """Return the milliseconds that the solution took: by Find, or when it ran last on a handle that profiles.
+
+    Parameters
+    ----------
+    solution : FindSolution
+
+    Returns
+    -------
+    float
+        -1 where it was not measured.
+
+    Raises
+    ------
+    BadParmError
+        For what is no live solution.
+    """
+    return (<FindSolution> _alive(solution, FindSolution, "solution")).time
+
+
+def miopenGetSolutionSolverId(solution):
+    """Return the id of a solution's solver.
+
+    Parameters
+    ----------
+    solution : FindSolution
+
+    Raises
+    ------
+    BadParmError
+        For what is no live solution.
+    """
+    return (<FindSolution> _alive(solution, FindSolution, "solution")).solver_id
+
+
+def miopenGetSolverIdConvAlgorithm(solverId):
+    """Return the algorithm of a convolution solver, a miopenConvAlgorithm_t.
+
+    Parameters
+    ----------
+    solverId : int
+
+    Raises
+    ------
+    BadParmError
+        For an id of no solver of convolutions.
+    """
+    cdef int64_t id = to_int64(solverId, "solverId")
+    for solver in registry.CONV:
+        if solver.id == id:
+            return enums.miopenConvAlgorithm_t(solver.algorithm)
+    raise BadParmError("no solver of convolutions has this id", "solverId", id, "what miopenGetSolutionSolverId returned")
+
+
+__all__ = ["FindOptions", "FindProblem", "FindSolution", *(
+    _name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t"))]

@@ -237,6 +237,8 @@ _PREFIXES = {
     "miopenPoolingWorkspaceIndexMode_t": "miopenPoolingWorkspaceIndex", "miopenNanPropagation_t": "MIOPEN_",
     "miopenLRNMode_t": "miopenLRN", "miopenBatchNormMode_t": "miopenBN", "miopenActivationMode_t": "miopenActivation",
     "miopenSoftmaxAlgorithm_t": "MIOPEN_SOFTMAX_", "miopenSoftmaxMode_t": "MIOPEN_SOFTMAX_MODE_",
+    "miopenProblemDirection_t": "miopenProblemDirection", "miopenFindResultsOrder_t": "miopenFindResultsOrderBy",
+    "miopenTensorArgumentId_t": "miopenTensor",
 }
 _ALSO = {
     "miopenConvolutionMode_t": {"conv": 0, "transposed": 1, "group": 2, "grouped": 2},

@@ -5,6 +5,7 @@ import inspect
 import random
 import tracemalloc
 from collections import Counter
+from functools import cache
 
 import ml_dtypes
 import numpy as np
@@ -13,7 +14,15 @@ from ids import shown
 from problems import Problem
 
 import miopyx
-from miopyx import BadParmError, ConvolutionDescriptor, MIOpenError, TensorDescriptor
+from miopyx import (
+    ActivationDescriptor,
+    BadParmError,
+    ConvolutionDescriptor,
+    MIOpenError,
+    SoftmaxDescriptor,
+    TensorDescriptor,
+)
+from miopyx.solvers import registry
 
 INT_MAX = 2**31 - 1
 
@@ -395,6 +404,29 @@ SENSIBLE = {
 }
 
 
+@cache
+def saved_solution():
+    problem, host = miopyx.miopenCreateConvProblem(ConvolutionDescriptor(), 0), miopyx.Handle("host")
+    for number in (1, 2, 3):
+        miopyx.miopenSetProblemTensorDescriptor(problem, number, TensorDescriptor("float32", (1, 1, 1, 1)))
+    return miopyx.miopenSaveSolution(miopyx.miopenFindSolutions(host, problem, None, 1)[0])
+
+
+def new_problem():
+    return miopyx.miopenCreateConvProblem(ConvolutionDescriptor(), 0)
+
+
+# Objects of Find 2.0, new ones for each call, and what goes with them.
+MAKERS = {
+    **dict.fromkeys(("problem", "problem1", "problem2"), new_problem), "options": miopyx.miopenCreateFindOptions,
+    "solution": lambda: miopyx.miopenLoadSolution(saved_solution(), len(saved_solution())),
+    "data": saved_solution, "size": lambda: len(saved_solution()), "direction": lambda: 0, "id": lambda: 1,
+    "operatorDesc": lambda: random.choice((ConvolutionDescriptor, ActivationDescriptor, SoftmaxDescriptor))(),
+    "runningMeanVariance": lambda: True, "descriptor": lambda: TensorDescriptor("float32", (1, 1, 1, 1)),
+    "attach": lambda: 1, "buffer": lambda: None, "solverId": lambda: registry.CONV[0].id,
+}
+
+
 def functions_of_descriptors():
     """Return the functions that take no handle, and the constructors, with the names of their parameters."""
     functions = [getattr(miopyx, name) for name in dir(miopyx) if name.startswith("miopen") and not name.endswith("_t")]
@@ -432,6 +464,8 @@ class Arguments:
 
     def sensible(self, name, rank):
         pick = self.random.choice
+        if name in MAKERS:
+            return MAKERS[name]()
         if name.endswith("Desc"):
             owner = self.others.get(name, self.tensors)
             place = self.random.randrange(len(owner))

@@ -128,7 +128,7 @@ def test_order_limit_and_count(cpu, host, rng):
     assert [miopyx.miopenGetSolutionWorkspaceSize(solution) for solution in ordered] == sorted(sizes)
     assert len(miopyx.miopenFindSolutions(cpu, problem, options, 2)) == 2
     miopyx.miopenSetFindOptionResultsOrder(options, "miopenFindResultsOrderByTime")
-    for limit in (0, sorted(sizes)[len(sizes) // 2], (1 << 64) - 1):
+    for limit in (0, sorted(sizes)[len(sizes) // 2], (1 << 64) - 1, np.int64(1 << 40)):
         miopyx.miopenSetFindOptionWorkspaceLimit(options, limit)
         found = miopyx.miopenFindSolutions(cpu, problem, options, 99)
         assert found
@@ -345,7 +345,8 @@ def test_batch_norm(handle, rng, running, keep):
 
 def test_fused_problems_have_no_solutions(host):
     conv = miopyx.miopenCreateConvProblem(CASES["3x3"].conv(), 0)
-    bias, relu = miopyx.miopenCreateBiasProblem(0), miopyx.miopenCreateActivationProblem(ActivationDescriptor("relu"), 0)
+    bias = miopyx.miopenCreateBiasProblem(0)
+    relu = miopyx.miopenCreateActivationProblem(ActivationDescriptor("relu"), 0)
     miopyx.miopenFuseProblems(bias, relu)
     miopyx.miopenFuseProblems(conv, bias)
     assert repr(conv) == "<FindProblem convolution + bias + activation>"

@@ -251,11 +251,11 @@ cdef class FindSolution(_Object):
             self.numbers[i] = id
         return 0
 
-    cdef Plan plan_on(self, object handle):
+    cdef Plan plan_on(self, Handle handle):
         """The plan for a handle; it is made once, and anew for another handle."""
         cdef Plan plan = self.ready
         if plan is None or plan.handle is not handle:
-            plan = _prepared(self, as_handle(handle))
+            plan = _prepared(self, handle)
             self.ready = plan
         return plan
 
@@ -519,7 +519,7 @@ def miopenSetFindOptionWorkspaceLimit(options, value):
         For a negative size.
     """
     cdef FindOptions o = _alive(options, FindOptions, "options")
-    cdef int64_t limit = INT64_MAX if value == (1 << 64) - 1 else to_int64(value, "value")
+    cdef int64_t limit = INT64_MAX if type(value) is int and value == (1 << 64) - 1 else to_int64(value, "value")
     if limit < 0:
         raise BadParmError("negative size", "value", limit, ">= 0")
     o.workspace_limit = limit
@@ -712,8 +712,9 @@ def miopenRunSolution(handle, solution, nInputs, tensors, workspace, workspaceSi
     MIOpenNotImplementedError
         For a descriptor that differs from the problem's.
     """
+    cdef Handle h = as_handle(handle)
     cdef FindSolution s = _alive(solution, FindSolution, "solution")
-    cdef Plan plan = s.plan_on(handle)
+    cdef Plan plan = s.plan_on(h)
     cdef PyObject* data[MX_SLOTS + 1]
     cdef double scalars[MX_SCALARS]
     cdef int count = to_int(nInputs, "nInputs"), i, j

@@ -1,7 +1,7 @@
 """Saved solutions: a line with the format's version, a line with a digest, and the rest as JSON.
 
-The digest tells what was damaged, not who wrote it.  Nothing of it is code: a solution names a solver, its configuration
-and a problem, and a program that it needs is built from this package's own sources.
+The digest tells what was damaged, not who wrote it.  Nothing of it is code: a solution names a solver, its
+configuration and a problem, and a program that it needs is built from this package's own sources.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ def coverage() -> str:
     listed = {name for groups in (functions(), header) for names in groups.values() for name in names}
     there = [name for names in header.values() for name in names]
     lines = ["# Coverage", "", "<!-- Written by tests/coverage_table.py. -->", "",
-             "## Functions", "", "Functions of MIOpen's porting guide and convolution page:", "", *by_group(functions()),
-             "", f"{sum(hasattr(miopyx, name) for name in there)} of the {len(there)} functions that miopen.h exported "
+             "## Functions", "", "Functions of MIOpen's porting guide and convolution page:", "",
+             *by_group(functions()), "", f"{sum(hasattr(miopyx, name) for name in there)} of the {len(there)} functions that miopen.h exported "
              "in October 2024:", "", *by_group(header)]
     beyond = sorted(n for n in miopyx.__all__ if n.startswith("miopen") and callable(getattr(miopyx, n))
                     and not n.endswith("_t") and n not in listed)

@@ -113,7 +113,7 @@ def solver_with_config(
     y: TensorDescriptor,
     conv: ConvolutionDescriptor,
     id: int,
-    config: tuple[int, ...],
+    values: tuple[int, ...],
 ) -> None: ...
 def workspace_of_find(
     d: int,

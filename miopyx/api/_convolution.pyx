@@ -624,7 +624,7 @@ def find_solvers(int d, handle, x, w, y, conv, tuple buffers not None, object wo
     return p, [candidate for candidate in record.candidates if candidate.workspace <= size]
 
 
-def solver_with_config(int d, handle, x, w, y, conv, int64_t id, tuple config):
+def solver_with_config(int d, handle, x, w, y, conv, int64_t id, tuple values):
     """Prepare a solver for a problem as somebody found it: with its configuration, where this handle has none yet.
 
     Raises
@@ -634,12 +634,11 @@ def solver_with_config(int d, handle, x, w, y, conv, int64_t id, tuple config):
     """
     cdef Handle h = as_handle(handle)
     cdef ConvProblem p = _problem(h, d, x, w, y, conv)
-    cdef Invoker invoker
     offer = _ranking.offer_of(Survey(h, p), _solution_id(id))
     if h.invoker(p, offer.solver.id) is None:
-        if config and not offer.accepts(config):
-            raise BadParmError("not a configuration of the solver", "solution", config, f"one of {offer.solver.name}'s")
-        h.register(Invoker(h, offer, config or None), offer.solver.id)
+        if values and not offer.accepts(values):
+            raise BadParmError("not a configuration of the solver", "solution", values, f"one of {offer.solver.name}'s")
+        h.register(Invoker(h, offer, values or None), offer.solver.id)
 
 
 def workspace_of_find(int d, handle, x, w, y, conv):

@@ -1,7 +1,7 @@
 """Find 2.0 of miopen.h: problems, find options and solutions as objects.
 
-A second door to what the classic functions do: a problem's solutions are Find's, and one that runs is a plan.  Names and
-argument order are the header's; output pointers became return values and failures exceptions.
+A second door to what the classic functions do: a problem's solutions are Find's, and one that runs is a plan.  Names
+and argument order are the header's; output pointers became return values and failures exceptions.
 """
 
 from cpython.object cimport PyObject
@@ -632,8 +632,8 @@ def miopenFindSolutions(handle, problem, options, maxSolutions):
     """Return the FindSolutions of a problem, the best first.
 
     Of a convolution they are what Find finds, by the same databases and environment as
-    miopenFindConvolutionForwardAlgorithm and its like, but all solvers and not the best of each algorithm.  The find mode
-    is NORMAL, which times what is not known, unless the convolution or MIOPEN_FIND_MODE says another: FAST and the
+    miopenFindConvolutionForwardAlgorithm and its like, but all solvers and not the best of each algorithm.  The find
+    mode is NORMAL, which times what is not known, unless the convolution or MIOPEN_FIND_MODE says another: FAST and the
     hybrid modes give one solution where there is a record.  Of the other operations there is one, the solver that their
     functions take; nothing is run, and its time is -1.
 
@@ -837,8 +837,8 @@ def miopenGetSolutionSize(solution):
 def miopenLoadSolution(data, size):
     """Return the FindSolution that was saved.
 
-    Nothing is built or run yet.  The first miopenRunSolution builds what the solver needs, and refuses a handle of another
-    device or driver.
+    Nothing is built or run yet.  The first miopenRunSolution builds what the solver needs, and refuses a handle of
+    another device or driver.
 
     Parameters
     ----------
@@ -978,7 +978,7 @@ def miopenGetSolverIdConvAlgorithm(solverId):
     for solver in registry.CONV:
         if solver.id == id:
             return enums.miopenConvAlgorithm_t(solver.algorithm)
-    raise BadParmError("no solver of convolutions has this id", "solverId", id, "what miopenGetSolutionSolverId returned")
+    raise BadParmError("no solver of convolutions has this id", "solverId", id, "what GetSolutionSolverId returned")
 
 
 __all__ = ["FindOptions", "FindProblem", "FindSolution", *(

@@ -49,8 +49,9 @@ def coverage() -> str:
     there = [name for names in header.values() for name in names]
     lines = ["# Coverage", "", "<!-- Written by tests/coverage_table.py. -->", "",
              "## Functions", "", "Functions of MIOpen's porting guide and convolution page:", "",
-             *by_group(functions()), "", f"{sum(hasattr(miopyx, name) for name in there)} of the {len(there)} functions that miopen.h exported "
-             "in October 2024:", "", *by_group(header)]
+             *by_group(functions()), "",
+             f"{sum(hasattr(miopyx, name) for name in there)} of the {len(there)} functions that miopen.h exported in "
+             "October 2024:", "", *by_group(header)]
     beyond = sorted(n for n in miopyx.__all__ if n.startswith("miopen") and callable(getattr(miopyx, n))
                     and not n.endswith("_t") and n not in listed)
     lines += ["", "Beyond them: " + ", ".join(f"`{n}`" for n in beyond) + ".", "",

@@ -28,6 +28,7 @@ from .api._batchnorm import *  # noqa: F403
 from .api._convolution import *  # noqa: F403
 from .api._find2 import *  # noqa: F403
 from .api._handle import *  # noqa: F403
+from .api._layernorm import *  # noqa: F403
 from .api._lrn import *  # noqa: F403
 from .api._pooling import *  # noqa: F403
 from .api._softmax import *  # noqa: F403

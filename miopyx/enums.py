@@ -147,6 +147,14 @@ _MEMBERS: dict[str, dict[str, int]] = {
         "miopenBNPerActivation": 0,
         "miopenBNSpatial": 1,
     },
+    "miopenNormMode_t": {
+        "MIOPEN_ELEMENTWISE_AFFINE": 0,
+        "MIOPEN_WEIGHT_BIAS": 1,
+        "MIOPEN_ELEMENTWISE_AFFINE_FUSED_ADD": 2,
+        "MIOPEN_WEIGHT_BIAS_FUSED_ADD": 3,
+        "MIOPEN_ELEMENTWISE_AFFINE_T5": 4,
+        "MIOPEN_WEIGHT_BIAS_T5": 5,
+    },
     "miopenActivationMode_t": {
         "miopenActivationPASTHRU": 0,
         "miopenActivationLOGISTIC": 1,
@@ -235,7 +243,8 @@ _PREFIXES = {
     "miopenConvBwdWeightsAlgorithm_t": "miopenConvolutionBwdWeightsAlgo",
     "miopenConvolutionFindMode_t": "miopenConvolutionFindMode", "miopenPoolingMode_t": "miopenPooling",
     "miopenPoolingWorkspaceIndexMode_t": "miopenPoolingWorkspaceIndex", "miopenNanPropagation_t": "MIOPEN_",
-    "miopenLRNMode_t": "miopenLRN", "miopenBatchNormMode_t": "miopenBN", "miopenActivationMode_t": "miopenActivation",
+    "miopenLRNMode_t": "miopenLRN", "miopenBatchNormMode_t": "miopenBN", "miopenNormMode_t": "MIOPEN_",
+    "miopenActivationMode_t": "miopenActivation",
     "miopenSoftmaxAlgorithm_t": "MIOPEN_SOFTMAX_", "miopenSoftmaxMode_t": "MIOPEN_SOFTMAX_MODE_",
     "miopenProblemDirection_t": "miopenProblemDirection", "miopenFindResultsOrder_t": "miopenFindResultsOrderBy",
     "miopenTensorArgumentId_t": "miopenTensor",
@@ -313,6 +322,8 @@ _ABOUT = {
     "miopenLRNMode_t": "Over what local response normalisation adds squares: a window of the plane, or channels.",
     "miopenBatchNormMode_t": """What has a mean and a variance of its own: each element of c h w (PerActivation), or
     each channel (Spatial).""",
+    "miopenNormMode_t": """Whether a norm has weights: ELEMENTWISE_AFFINE: none, as if they were 1 and the biases 0;
+    WEIGHT_BIAS: given ones.  FUSED_ADD: of miopenAddLayerNorm...; T5: of miopenT5LayerNorm..., which has no biases.""",
     "miopenActivationMode_t": "The activation function; miopenActivationForward has the formulas.",
     "miopenSoftmaxAlgorithm_t": """FAST: without subtracting the maximum, may overflow.  ACCURATE: with it.  LOG: the
     logarithm of the softmax.""",

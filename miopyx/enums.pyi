@@ -131,6 +131,14 @@ class miopenBatchNormMode_t(IntEnum):
     miopenBNPerActivation = 0
     miopenBNSpatial = 1
 
+class miopenNormMode_t(IntEnum):
+    MIOPEN_ELEMENTWISE_AFFINE = 0
+    MIOPEN_WEIGHT_BIAS = 1
+    MIOPEN_ELEMENTWISE_AFFINE_FUSED_ADD = 2
+    MIOPEN_WEIGHT_BIAS_FUSED_ADD = 3
+    MIOPEN_ELEMENTWISE_AFFINE_T5 = 4
+    MIOPEN_WEIGHT_BIAS_T5 = 5
+
 class miopenActivationMode_t(IntEnum):
     miopenActivationPASTHRU = 0
     miopenActivationLOGISTIC = 1
@@ -298,6 +306,12 @@ miopenLRNWithinChannel: Final = miopenLRNMode_t.miopenLRNWithinChannel
 miopenLRNCrossChannel: Final = miopenLRNMode_t.miopenLRNCrossChannel
 miopenBNPerActivation: Final = miopenBatchNormMode_t.miopenBNPerActivation
 miopenBNSpatial: Final = miopenBatchNormMode_t.miopenBNSpatial
+MIOPEN_ELEMENTWISE_AFFINE: Final = miopenNormMode_t.MIOPEN_ELEMENTWISE_AFFINE
+MIOPEN_WEIGHT_BIAS: Final = miopenNormMode_t.MIOPEN_WEIGHT_BIAS
+MIOPEN_ELEMENTWISE_AFFINE_FUSED_ADD: Final = miopenNormMode_t.MIOPEN_ELEMENTWISE_AFFINE_FUSED_ADD
+MIOPEN_WEIGHT_BIAS_FUSED_ADD: Final = miopenNormMode_t.MIOPEN_WEIGHT_BIAS_FUSED_ADD
+MIOPEN_ELEMENTWISE_AFFINE_T5: Final = miopenNormMode_t.MIOPEN_ELEMENTWISE_AFFINE_T5
+MIOPEN_WEIGHT_BIAS_T5: Final = miopenNormMode_t.MIOPEN_WEIGHT_BIAS_T5
 miopenActivationPASTHRU: Final = miopenActivationMode_t.miopenActivationPASTHRU
 miopenActivationLOGISTIC: Final = miopenActivationMode_t.miopenActivationLOGISTIC
 miopenActivationTANH: Final = miopenActivationMode_t.miopenActivationTANH
@@ -359,7 +373,7 @@ __all__ = [  # noqa: RUF022 - in the order of the header
     "miopenConvFwdAlgorithm_t", "miopenConvBwdDataAlgorithm_t", "miopenConvBwdWeightsAlgorithm_t",
     "miopenConvAlgorithm_t", "miopenConvolutionFindMode_t", "miopenPoolingMode_t",
     "miopenPoolingWorkspaceIndexMode_t", "miopenNanPropagation_t",
-    "miopenLRNMode_t", "miopenBatchNormMode_t", "miopenActivationMode_t",
+    "miopenLRNMode_t", "miopenBatchNormMode_t", "miopenNormMode_t", "miopenActivationMode_t",
     "miopenSoftmaxAlgorithm_t", "miopenSoftmaxMode_t", "miopenProblemDirection_t", "miopenFindResultsOrder_t",
     "miopenTensorArgumentId_t", "miopenAlphaBetaCase_t", "miopenStatusSuccess", "miopenStatusNotInitialized",
     "miopenStatusInvalidValue", "miopenStatusBadParm", "miopenStatusAllocFailed", "miopenStatusInternalError",
@@ -388,6 +402,8 @@ __all__ = [  # noqa: RUF022 - in the order of the header
     "miopenPoolingAverageInclusive", "miopenPoolingWorkspaceIndexMask", "miopenPoolingWorkspaceIndexImage",
     "MIOPEN_NOT_PROPAGATE_NAN", "MIOPEN_PROPAGATE_NAN",
     "miopenLRNWithinChannel", "miopenLRNCrossChannel", "miopenBNPerActivation", "miopenBNSpatial",
+    "MIOPEN_ELEMENTWISE_AFFINE", "MIOPEN_WEIGHT_BIAS", "MIOPEN_ELEMENTWISE_AFFINE_FUSED_ADD",
+    "MIOPEN_WEIGHT_BIAS_FUSED_ADD", "MIOPEN_ELEMENTWISE_AFFINE_T5", "MIOPEN_WEIGHT_BIAS_T5",
     "miopenActivationPASTHRU", "miopenActivationLOGISTIC", "miopenActivationTANH", "miopenActivationRELU",
     "miopenActivationSOFTRELU", "miopenActivationABS", "miopenActivationPOWER", "miopenActivationCLIPPEDRELU",
     "miopenActivationLEAKYRELU", "miopenActivationELU", "MIOPEN_SOFTMAX_FAST", "MIOPEN_SOFTMAX_ACCURATE",

@@ -38,6 +38,8 @@ miopenPoolingWorkspaceIndexMode_t: miopenPoolingWorkspaceIndex, Mask Image
 miopenNanPropagation_t: MIOPEN_, NOT_PROPAGATE_NAN PROPAGATE_NAN
 miopenLRNMode_t: miopenLRN, WithinChannel CrossChannel
 miopenBatchNormMode_t: miopenBN, PerActivation Spatial
+miopenNormMode_t: MIOPEN_, ELEMENTWISE_AFFINE WEIGHT_BIAS ELEMENTWISE_AFFINE_FUSED_ADD WEIGHT_BIAS_FUSED_ADD
+    ELEMENTWISE_AFFINE_T5 WEIGHT_BIAS_T5
 miopenActivationMode_t: miopenActivation, PASTHRU LOGISTIC TANH RELU SOFTRELU ABS POWER CLIPPEDRELU LEAKYRELU ELU
 miopenSoftmaxAlgorithm_t: MIOPEN_SOFTMAX_, FAST ACCURATE LOG
 miopenSoftmaxMode_t: MIOPEN_SOFTMAX_MODE_, INSTANCE CHANNEL

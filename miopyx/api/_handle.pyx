@@ -12,6 +12,10 @@ from ._batchnorm import plan_batch_norm_backward, plan_batch_norm_inference, pla
 from ._convolution import build_ahead, plan_backward_data, plan_backward_weights, plan_forward
 from ._lrn import plan_lrn_backward, plan_lrn_forward
 from ._pooling import plan_pooling_backward, plan_pooling_forward
+from ._layernorm import (
+    plan_add_layer_norm_backward, plan_add_layer_norm_forward, plan_group_norm_backward, plan_group_norm_forward,
+    plan_layer_norm_backward, plan_layer_norm_forward, plan_t5_layer_norm_backward, plan_t5_layer_norm_forward,
+)
 from ._softmax import plan_softmax_backward, plan_softmax_forward
 from ._tensor_ops import (
     plan_cast_tensor, plan_copy_tensor, plan_op_tensor, plan_scale_tensor, plan_set_tensor, plan_transform_tensor,
@@ -414,6 +418,220 @@ class Handle(_Handle):
             As miopenSoftmaxBackward_V2 raises for descriptors that do not fit each other.
         """
         return plan_softmax_backward(self, y_desc, dy_desc, dx_desc, algorithm, mode)
+
+    def layer_norm_forward(self, x_desc, y_desc, normalized_dim, weight_desc=None, bias_desc=None, mean_desc=None,
+                           rstd_desc=None):
+        """Return a prepared plan: ``plan(x, weight, bias, y, mean, rstd, epsilon=1e-5)`` computes y.
+
+        What is None here is left out: no weights, no biases, not wanted; the plan takes no buffer for it.
+
+        Parameters
+        ----------
+        x_desc, y_desc : TensorDescriptor
+            Equal lengths and types, packed; y may be x.
+        normalized_dim : int
+            The first axis that is normalised.
+        weight_desc, bias_desc, mean_desc, rstd_desc : TensorDescriptor, optional
+            Weights and biases, and the statistics that are written.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenLayerNormForward raises for descriptors that do not fit each other.
+        """
+        return plan_layer_norm_forward(self, x_desc, y_desc, normalized_dim, weight_desc, bias_desc, mean_desc, rstd_desc)
+
+    def layer_norm_backward(self, dy_desc, x_desc, dx_desc, mean_desc, rstd_desc, normalized_dim, weight_desc=None,
+                            dw_desc=None, db_desc=None):
+        """Return a prepared plan: ``plan(dy, x, weight, mean, rstd, dx, dw, db)`` computes dx.
+
+        What is None here is left out: no weights, no biases, not wanted; the plan takes no buffer for it.
+
+        Parameters
+        ----------
+        dy_desc, x_desc, dx_desc : TensorDescriptor
+            Equal lengths and types, packed; dx may be dy or x.
+        mean_desc, rstd_desc : TensorDescriptor
+            What the forward pass wrote.
+        normalized_dim : int
+            The first axis that is normalised.
+        weight_desc, dw_desc, db_desc : TensorDescriptor, optional
+            Weights, and the gradients that are written beside dx.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenLayerNormBackward raises for descriptors that do not fit each other.
+        """
+        return plan_layer_norm_backward(self, dy_desc, x_desc, dx_desc, mean_desc, rstd_desc, normalized_dim, weight_desc,
+                                        dw_desc, db_desc)
+
+    def add_layer_norm_forward(self, x_desc, x2_desc, y_desc, normalized_dim, weight_desc=None, bias_desc=None,
+                               mean_desc=None, rstd_desc=None):
+        """Return a prepared plan: ``plan(x, x2, weight, bias, y, mean, rstd, epsilon=1e-5)`` computes y of x + x2.
+
+        What is None here is left out: no weights, no biases, not wanted; the plan takes no buffer for it.
+
+        Parameters
+        ----------
+        x_desc, x2_desc, y_desc : TensorDescriptor
+            Equal lengths and types, packed; y may be x or x2.
+        normalized_dim : int
+            The first axis that is normalised.
+        weight_desc, bias_desc, mean_desc, rstd_desc : TensorDescriptor, optional
+            Weights and biases, and the statistics that are written.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenAddLayerNormForward raises for descriptors that do not fit each other.
+        """
+        return plan_add_layer_norm_forward(self, x_desc, x2_desc, y_desc, normalized_dim, weight_desc, bias_desc, mean_desc,
+                                           rstd_desc)
+
+    def add_layer_norm_backward(self, dy_desc, x_desc, x2_desc, dx_desc, mean_desc, rstd_desc, normalized_dim,
+                                weight_desc=None, dw_desc=None, db_desc=None):
+        """Return a prepared plan: ``plan(dy, x, x2, weight, mean, rstd, dx, dw, db)`` computes dx.
+
+        What is None here is left out: no weights, no biases, not wanted; the plan takes no buffer for it.
+
+        Parameters
+        ----------
+        dy_desc, x_desc, x2_desc, dx_desc : TensorDescriptor
+            Equal lengths and types, packed; dx may be one of the others.
+        mean_desc, rstd_desc : TensorDescriptor
+            What the forward pass wrote.
+        normalized_dim : int
+            The first axis that is normalised.
+        weight_desc, dw_desc, db_desc : TensorDescriptor, optional
+            Weights, and the gradients that are written beside dx.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenAddLayerNormBackward raises for descriptors that do not fit each other.
+        """
+        return plan_add_layer_norm_backward(self, dy_desc, x_desc, x2_desc, dx_desc, mean_desc, rstd_desc, normalized_dim,
+                                            weight_desc, dw_desc, db_desc)
+
+    def t5_layer_norm_forward(self, x_desc, y_desc, weight_desc=None, rstd_desc=None):
+        """Return a prepared plan: ``plan(x, weight, y, rstd, epsilon=1e-5)`` computes y, the RMS norm of x.
+
+        What is None here is left out: no weights, no biases, not wanted; the plan takes no buffer for it.
+
+        Parameters
+        ----------
+        x_desc, y_desc : TensorDescriptor
+            Equal lengths and types, packed; y may be x.
+        weight_desc, rstd_desc : TensorDescriptor, optional
+            Weights, and the statistics that are written.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenT5LayerNormForward raises for descriptors that do not fit each other.
+        """
+        return plan_t5_layer_norm_forward(self, x_desc, y_desc, weight_desc, rstd_desc)
+
+    def t5_layer_norm_backward(self, dy_desc, x_desc, dx_desc, rstd_desc, weight_desc=None, dw_desc=None):
+        """Return a prepared plan: ``plan(dy, x, weight, rstd, dx, dw)`` computes dx.
+
+        What is None here is left out: no weights, no biases, not wanted; the plan takes no buffer for it.
+
+        Parameters
+        ----------
+        dy_desc, x_desc, dx_desc : TensorDescriptor
+            Equal lengths and types, packed; dx may be dy or x.
+        rstd_desc : TensorDescriptor
+            What the forward pass wrote.
+        weight_desc, dw_desc : TensorDescriptor, optional
+            Weights, and their gradient.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenT5LayerNormBackward raises for descriptors that do not fit each other.
+        """
+        return plan_t5_layer_norm_backward(self, dy_desc, x_desc, dx_desc, rstd_desc, weight_desc, dw_desc)
+
+    def group_norm_forward(self, x_desc, y_desc, num_groups, weight_desc=None, bias_desc=None, mean_desc=None,
+                           rstd_desc=None):
+        """Return a prepared plan: ``plan(x, weight, bias, y, mean, rstd, epsilon=1e-5)`` computes y.
+
+        What is None here is left out: no weights, no biases, not wanted; the plan takes no buffer for it.
+
+        Parameters
+        ----------
+        x_desc, y_desc : TensorDescriptor
+            Equal lengths and types, packed; y may be x.
+        num_groups : int
+            A divisor of the channels.
+        weight_desc, bias_desc, mean_desc, rstd_desc : TensorDescriptor, optional
+            Weights and biases, and the statistics that are written.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenGroupNormForward raises for descriptors that do not fit each other.
+        """
+        return plan_group_norm_forward(self, x_desc, y_desc, num_groups, weight_desc, bias_desc, mean_desc, rstd_desc)
+
+    def group_norm_backward(self, dy_desc, x_desc, dx_desc, mean_desc, rstd_desc, num_groups, weight_desc=None,
+                            dw_desc=None, db_desc=None):
+        """Return a prepared plan: ``plan(dy, x, weight, mean, rstd, dx, dw, db)`` computes dx.
+
+        What is None here is left out: no weights, no biases, not wanted; the plan takes no buffer for it.
+
+        Parameters
+        ----------
+        dy_desc, x_desc, dx_desc : TensorDescriptor
+            Equal lengths and types, packed; dx may be dy or x.
+        mean_desc, rstd_desc : TensorDescriptor
+            What the forward pass wrote.
+        num_groups : int
+            A divisor of the channels.
+        weight_desc, dw_desc, db_desc : TensorDescriptor, optional
+            Weights, and the gradients that are written beside dx.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenGroupNormBackward raises for descriptors that do not fit each other.
+        """
+        return plan_group_norm_backward(self, dy_desc, x_desc, dx_desc, mean_desc, rstd_desc, num_groups, weight_desc, dw_desc,
+                                        db_desc)
 
 
 def _handle(handle):

@@ -26,7 +26,8 @@ cdef class Signature:
     cdef object problem_of
 
     cdef int run(self, object handle, arg_t* descriptors, arg_t* buffers, const double* numbers, int flags,
-                 unsigned left_out) except -1
+                 unsigned left_out, int64_t workspace_size=*) except -1
+    cdef int64_t workspace_of(self, object handle, arg_t* descriptors, int flags) except -1
     cdef Plan plan(self, object handle, tuple descriptors, int flags, unsigned left_out)
 
 

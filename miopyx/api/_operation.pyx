@@ -59,16 +59,16 @@ cdef class Signature:
             self.order[i] = slot
 
     cdef int run(self, object handle, arg_t* descriptors, arg_t* buffers, const double* numbers, int flags,
-                 unsigned left_out) except -1:
+                 unsigned left_out, int64_t workspace_size=OWN) except -1:
         """A call: find what runs the problem, or prepare it, check and bind the buffers, and enqueue.
 
         `handle` was checked by require_handle.  `numbers` are MX_SCALARS.  Bit i of `left_out`: buffer i goes nowhere
-        and is not looked at.
+        and is not looked at.  A workspace of the caller's, of `workspace_size` bytes, lies behind the buffers.
         """
         cdef call_t call
         cdef int order[MX_SLOTS]
         cdef int i
-        call.order, call.count, call.data, call.workspace_size = self.order, self.buffers, buffers, OWN
+        call.order, call.count, call.data, call.workspace_size = self.order, self.buffers, buffers, workspace_size
         if left_out:
             for i in range(self.buffers):
                 order[i] = -1 if left_out >> i & 1 else self.order[i]
@@ -76,6 +76,11 @@ cdef class Signature:
         # `execute` looks whether the handle is alive.
         return execute(<Handle> handle, <Invoker> _find(self, <Handle> handle, descriptors, flags), &call, self.names,
                        numbers, None)
+
+    cdef int64_t workspace_of(self, object handle, arg_t* descriptors, int flags) except -1:
+        """Return the bytes of workspace that a call of these descriptors needs."""
+        (<Handle> handle).require_alive()
+        return (<Invoker> _find(self, <Handle> handle, descriptors, flags)).solution.workspace
 
     cdef Plan plan(self, object handle, tuple descriptors, int flags, unsigned left_out):
         """Return the plan for the descriptors as they are."""

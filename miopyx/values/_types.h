@@ -13,7 +13,7 @@
 #include "miopyx/kernels/layers/pooling_args.h"
 
 /* Tensors of a problem, and numbers that come with each call (alpha, beta, epsilon ...), at most. */
-enum { MX_SLOTS = 8, MX_SCALARS = 4 };
+enum { MX_SLOTS = 9, MX_SCALARS = 4 };
 
 /* miopenDataType_t; FLOAT8 and BFLOAT8 are AMD's, E4M3 and E5M2 OCP's, which miopen.h does not have */
 enum {
@@ -34,7 +34,7 @@ enum {
     MX_OP_TENSOR = 1, MX_SET_TENSOR, MX_SCALE_TENSOR, MX_TRANSFORM_TENSOR, MX_CAST_TENSOR,
     MX_POOLING_FORWARD, MX_POOLING_BACKWARD, MX_ACTIVATION_FORWARD, MX_ACTIVATION_BACKWARD,
     MX_LRN_FORWARD, MX_LRN_BACKWARD, MX_SOFTMAX_FORWARD, MX_SOFTMAX_BACKWARD,
-    MX_BN_TRAINING, MX_BN_INFERENCE, MX_BN_BACKWARD
+    MX_BN_TRAINING, MX_BN_INFERENCE, MX_BN_BACKWARD, MX_NORM_FORWARD, MX_NORM_BACKWARD
 };
 
 /* c = f(a, b, c), element by element; b broadcasts where its length is 1.  Tensors that `what` has no use for are 0. */
@@ -82,5 +82,17 @@ typedef struct {
     mx_tensor dx;
     mx_tensor scale, bias, mean, variance;
 } mx_batchnorm_problem;
+
+/* Layer, RMS and group norm: `rows` of `length` numbers that follow one another; element i of row r has the weight
+ * (r % groups) * (length / spatial) + i / spatial. */
+typedef struct {
+    int64_t what;              /* MX_NORM_... */
+    int64_t has;               /* bit i: slot i is given, problem/_layernorm.pxd */
+    int64_t rms;               /* no mean is subtracted */
+    int64_t rows, length, groups, spatial;
+    mx_tensor x;               /* of x, x2, y, dy and dx, which lie alike */
+    mx_tensor weight, bias;    /* dw and db lie likewise */
+    mx_tensor mean, rstd;
+} mx_layernorm_problem;
 
 #endif

@@ -38,6 +38,8 @@ cdef extern from "miopyx/values/_types.h" nogil:
         MX_BN_TRAINING
         MX_BN_INFERENCE
         MX_BN_BACKWARD
+        MX_NORM_FORWARD
+        MX_NORM_BACKWARD
 
     ctypedef struct mx_tensor:
         int64_t type
@@ -114,3 +116,12 @@ cdef extern from "miopyx/values/_types.h" nogil:
         mx_tensor x, y
         mx_tensor dx
         mx_tensor scale, bias, mean, variance
+
+    ctypedef struct mx_layernorm_problem:
+        int64_t what
+        int64_t has
+        int64_t rms
+        int64_t rows, length, groups, spatial
+        mx_tensor x
+        mx_tensor weight, bias
+        mx_tensor mean, rstd

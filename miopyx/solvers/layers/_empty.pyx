@@ -7,10 +7,11 @@ from miopyx.host._tensor_ops cimport host_tensor
 from miopyx.problem._batchnorm cimport BN_BACK_DBIAS, BN_BACK_DSCALE, BN_SAVED_INV, BN_SAVED_MEAN, BatchNormProblem
 from miopyx.problem._bias cimport BiasProblem
 from miopyx.problem._descriptors cimport type_size
+from miopyx.problem._layernorm cimport LN_BACK_DB, LN_BACK_DW, LN_MEAN, LN_RSTD, LayerNormProblem, has
 from miopyx.problem._tensor_ops cimport TENSOR_C
 from miopyx.values._types cimport (
-    MX_AXES, MX_BN_BACKWARD, MX_BN_TRAINING, MX_DOUBLE, MX_SCALARS, MX_SCALE_TENSOR, MX_SET_TENSOR,
-    mx_batchnorm_problem, mx_bias_problem, mx_tensor, mx_tensor_problem,
+    MX_AXES, MX_BN_BACKWARD, MX_BN_TRAINING, MX_DOUBLE, MX_NORM_BACKWARD, MX_SCALARS, MX_SCALE_TENSOR, MX_SET_TENSOR,
+    mx_batchnorm_problem, mx_bias_problem, mx_layernorm_problem, mx_tensor, mx_tensor_problem,
 )
 from ._common cimport NO_ALGORITHM, TOKENS, ceil_div
 
@@ -45,10 +46,21 @@ cdef int _batchnorm(const void* problem, void** slots, const double* scalars, in
     return _scale(&p.variance, slots[<int> BN_SAVED_INV], 0, threads) if status == 0 else status
 
 
+cdef int _layernorm(const void* problem, void** slots, const double* scalars, int threads) noexcept nogil:
+    cdef const mx_layernorm_problem* p = <const mx_layernorm_problem*> problem
+    cdef bint back = p.what == MX_NORM_BACKWARD
+    cdef int first = LN_BACK_DW if back else LN_MEAN, second = LN_BACK_DB if back else LN_RSTD, status = 0
+    if has(p, first):
+        status = _scale(&p.weight if back else &p.mean, slots[first], 0, threads)
+    if status == 0 and has(p, second):
+        status = _scale(&p.bias if back else &p.rstd, slots[second], 0, threads)
+    return status
+
+
 cdef class Empty(Solver):
     """Writes what has elements where the rest has none: sums, which are beta times what they were.
 
-    Those are a bias's gradient, and of batch normalisation the gradients of its parameters and the saved statistics;
+    Those are a bias's gradient, and of norms the gradients of their parameters and the statistics that they save;
     running ones stay as they are.
     """
 
@@ -71,7 +83,8 @@ cdef class Empty(Solver):
         cdef Step step
         if dev.is_host and sums:
             step = Step(None, (), ())
-            step.function = _bias if is_bias else _batchnorm
+            step.function = (_bias if is_bias else
+                             _layernorm if isinstance(problem, LayerNormProblem) else _batchnorm)
             return Solution([step])
         return Solution([_scaled(dev, problem.tensor[<int> slot], slot, is_bias) for slot in sums])
 
@@ -86,6 +99,10 @@ cdef tuple _sums(Problem problem):
             slots = (BN_BACK_DSCALE, BN_BACK_DBIAS)
         elif (<BatchNormProblem> problem).c.what == MX_BN_TRAINING and (<BatchNormProblem> problem).c.save:
             slots = (BN_SAVED_MEAN, BN_SAVED_INV)
+    elif isinstance(problem, LayerNormProblem):
+        back = (<LayerNormProblem> problem).c.what == MX_NORM_BACKWARD
+        slots = tuple([slot for slot in ((LN_BACK_DW, LN_BACK_DB) if back else (LN_MEAN, LN_RSTD))
+                       if has(&(<LayerNormProblem> problem).c, slot)])
     return tuple([slot for slot in slots if _elements(problem.tensor[<int> slot]) != 0])
 
 

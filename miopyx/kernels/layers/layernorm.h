@@ -1,0 +1,118 @@
+/* What layers/layernorm_*.cl share: layer norm, RMS norm and group norm, and their gradients.
+ *
+ *   y = (x - mean) rstd weight + bias          mean = sum of x / M,  rstd = 1 / sqrt(sum of (x - mean)^2 / M + epsilon)
+ *   dx = rstd (g - sum of g / M - xhat (sum of g xhat) / M)     g = dy weight,  xhat = (x - mean) rstd
+ *   dw = sum over rows of dy xhat,  db = sum over rows of dy
+ *
+ * over the M elements of a row.  RMS: mean is 0 and the sum of g is left out.  ADD: x + x2 in place of x.
+ *
+ * Statistics.  A first sum says about where the mean is, m; a second pass sums d = x - m and d^2.  What is left of the
+ * mean, e = sum of d / M, is kept beside it, so that x - mean = (x - m) - e is right even where the mean is much larger
+ * than what x differs from it.  The variance is sum of d^2 / M - e^2, and e is as small as a rounding of m.
+ *
+ * Parameters of all: T, P_TYPE, S_TYPE, RMS, ADD, WEIGHT, BIAS, MEAN, RSTD, DW, DB, SPATIAL, VEC, below.
+ */
+#ifndef T /* storage type of x, x2, y, dy, dx */
+#define T float
+#endif
+#ifndef P_TYPE /* storage type of weight, bias, dw, db */
+#define P_TYPE T
+#endif
+#ifndef S_TYPE /* storage type of mean and rstd */
+#define S_TYPE T
+#endif
+#ifndef RMS
+#define RMS 0
+#endif
+#ifndef ADD
+#define ADD 0
+#endif
+#ifndef WEIGHT /* what there is */
+#define WEIGHT 1
+#endif
+#ifndef BIAS
+#define BIAS WEIGHT
+#endif
+#ifndef MEAN
+#define MEAN 1
+#endif
+#ifndef RSTD
+#define RSTD 1
+#endif
+#ifndef DW
+#define DW 1
+#endif
+#ifndef DB
+#define DB 1
+#endif
+#ifndef SPATIAL /* 1: neighbours in a row share a weight */
+#define SPATIAL 0
+#endif
+#include "include/common.h"
+#include "layers/layernorm_args.h"
+
+#if !MX_IS_STORAGE(T) || !MX_IS_STORAGE(P_TYPE) || !MX_IS_STORAGE(S_TYPE)
+#error "T, P_TYPE and S_TYPE must be half, float, double or bfloat16"
+#endif
+
+#define FORWARD_ARGUMENTS                                                                                            \
+    __global const STORAGE(T) *x, long x_offset, __global const STORAGE(T) *x2, long x2_offset,                      \
+    __global const STORAGE(P_TYPE) *weight, long weight_offset, __global const STORAGE(P_TYPE) *bias,                \
+    long bias_offset, __global STORAGE(T) *y, long y_offset, __global STORAGE(S_TYPE) *mean, long mean_offset,       \
+    __global STORAGE(S_TYPE) *rstd, long rstd_offset, __global ACC *space, long space_offset, const mx_norm_shape s, \
+    const SCALAR epsilon
+#define FORWARD_OFFSETS                                                                                \
+    x += x_offset, x2 += x2_offset, weight += weight_offset, bias += bias_offset, y += y_offset,       \
+    mean += mean_offset, rstd += rstd_offset, space += space_offset
+
+#define BACKWARD_ARGUMENTS                                                                                            \
+    __global const STORAGE(T) *dy, long dy_offset, __global const STORAGE(T) *x, long x_offset,                       \
+    __global const STORAGE(T) *x2, long x2_offset, __global const STORAGE(P_TYPE) *weight, long weight_offset,        \
+    __global const STORAGE(S_TYPE) *mean, long mean_offset, __global const STORAGE(S_TYPE) *rstd, long rstd_offset,   \
+    __global STORAGE(T) *dx, long dx_offset, __global STORAGE(P_TYPE) *dw, long dw_offset,                            \
+    __global STORAGE(P_TYPE) *db, long db_offset, __global ACC *space, long space_offset, const mx_norm_shape s
+#define BACKWARD_OFFSETS                                                                               \
+    dy += dy_offset, x += x_offset, x2 += x2_offset, weight += weight_offset, mean += mean_offset,     \
+    rstd += rstd_offset, dx += dx_offset, dw += dw_offset, db += db_offset, space += space_offset
+
+/* Beside NaN a variance stays NaN; where all numbers are equal rounding may leave it below 0. */
+static inline ACC rstd_of(ACC variance, ACC epsilon)
+{
+    return 1 / sqrt((variance < 0 ? 0 : variance) + epsilon);
+}
+
+#ifdef DEEP
+/* Groups of SIDE teams of DEEP work-items that share a row. */
+#define LOCAL (SIDE * DEEP)
+#define FEW 16 /* of a team add up what all of it have */
+#define TWO MX_JOIN(ACC, 2)
+typedef struct {
+    __local TWO *all, *few; /* LOCAL, SIDE * FEW */
+    int side, lane;
+} team_t;
+
+static inline __attribute__((always_inline)) TWO team_sums(TWO mine, const team_t team)
+{
+    if (DEEP == 1)
+        return mine;
+    __local TWO *all = team.all + team.side * DEEP, *few = team.few + team.side * FEW;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    all[team.lane] = mine;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    TWO sum = (TWO)0;
+    if (DEEP > FEW) {
+        if (team.lane < FEW) {
+            for (int i = team.lane; i < DEEP; i += FEW)
+                sum += all[i];
+            few[team.lane] = sum;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        sum = (TWO)0;
+        for (int i = 0; i < FEW; i++)
+            sum += few[i];
+    } else
+        for (int i = 0; i < DEEP; i++)
+            sum += all[i];
+    return sum;
+}
+#endif

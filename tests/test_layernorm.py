@@ -150,7 +150,7 @@ class Norm:
     def check_backward(self, mean, rstd, dx, dw, db, x, dy):
         m, s = (t.view().astype(np.float64).reshape(-1, 1, 1) for t in (mean, rstd))
         if self.kind == T5:
-            m = m * 0
+            m = np.zeros_like(s)
         n = self.shape[1] * self.shape[2]
         weight = self.by_channel(self.weight) if self.affine else 1.0
         xhat, g = (x - m) * s, dy * weight
@@ -303,7 +303,8 @@ def test_special_numbers_stay_in_their_row(handle, gpu, kind, bad, rng):
         finite = np.isfinite(y.values().reshape(6, 100))
         assert finite[[0, 1, 3, 4, 5]].all()
         assert not finite[2, 41]
-        assert finite[2].all() == 0
+        mean.fetch()
+        rstd.fetch()
         dx = norm.tensor(norm.lens, "float32")
         norm.call_backward(mean, rstd, dx, None, None)
         assert np.isfinite(dx.values().reshape(6, 100)[[0, 1, 3, 4, 5]]).all()

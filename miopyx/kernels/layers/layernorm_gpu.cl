@@ -106,8 +106,8 @@ KERNEL norm_forward(FORWARD_ARGUMENTS)
 #define PUT_SUM(p, v) MX_V(vstore)(v, 0, p)
 #endif
 /* The sums of all teams go to the workspace. */
-static inline void give(__global ACC *to, const vec_t mine[HOLD], __local vec_t *sums, const int side, const int lane,
-                        const int count)
+static inline __attribute__((always_inline)) void give(__global ACC *to, const vec_t mine[HOLD], __local vec_t *sums,
+                                                       const int side, const int lane, const int count)
 {
     EACH {
         vec_t sum = mine[i];
@@ -128,6 +128,9 @@ static inline void give(__global ACC *to, const vec_t mine[HOLD], __local vec_t 
 KERNEL norm_backward(BACKWARD_ARGUMENTS)
 {
     TEAM;
+#if DW || DB
+    __local vec_t sums[SIDE > 1 ? LOCAL : 1];
+#endif
     BACKWARD_OFFSETS;
     const ACC n = (ACC)s.length;
     const bool aligned = MX_ALIGNED(x) && MX_ALIGNED(dy) && MX_ALIGNED(dx) && (!ADD || MX_ALIGNED(x2));
@@ -176,7 +179,6 @@ KERNEL norm_backward(BACKWARD_ARGUMENTS)
         }
     }
 #if DW || DB
-    __local vec_t sums[SIDE > 1 ? LOCAL : 1];
     space += 2 * (long)get_group_id(0) * s.plane;
 #if DW
     give(space, sum_w, sums, team.side, lane, count);

@@ -38,6 +38,13 @@ LINES = {
     f"softmax {SIZES} -m 0 -a 0 -A 0.5 -B 2": 2,
     f"softmax {SIZES} -a 2 --layout NHWC": 2,
     f"softmax {SIZES} -a 2 -F 2 -m 0": 1,
+    f"layernorm {SIZES} -m 1": 1,
+    f"layernorm {SIZES} -F 0 -o 1": 2,
+    f"layernorm {SIZES} -F 2 -m 1 -o 2 --in_d 2": 1,
+    f"addlayernorm {SIZES} -F 0 -m 3": 2,
+    f"t5layernorm {SIZES} -m 5": 2,
+    f"t5layernorm {SIZES}": 2,
+    f"groupnorm {SIZES} -F 0 -m 1 -g 3": 2,
     f"tensorop {SIZES} -v 2.5": 1,
     f"tensorop {SIZES} -o 1 -v 0.5": 1,
     **{f"tensorop {SIZES} -o {op} -A 0.5 -B 2 -G {op % 2}": 1 for op in range(2, 6)},
@@ -47,7 +54,8 @@ LINES = {
 # them takes a while to build.
 ON_DEVICES = ("pool -W 3x4x9x8,NCHW", f"activ {SIZES} --in_d 3 --layout NDHWC", f"lrn {SIZES}",
               f"bnorm {SIZES} -m 1 -s 1 -r 1 -F 1", f"bnorm {SIZES} -m 1 -b 1 -s 1",
-              f"softmax {SIZES} -m 0 -a 0 -A 0.5 -B 2", f"tensorop {SIZES} -o 2 --b_lens 1x6x1x1 -i 3")
+              f"softmax {SIZES} -m 0 -a 0 -A 0.5 -B 2", f"tensorop {SIZES} -o 2 --b_lens 1x6x1x1 -i 3",
+              f"groupnorm {SIZES} -F 0 -m 1 -g 3")
 SPELLINGS = ("bnormfp16fp32", "bnormbfp16fp32")
 
 
@@ -85,6 +93,7 @@ def test_flags(family, capsys):
     ("lrn", {"lrnN": 5, "alpha": 0.001, "beta": 0.75, "lrnK": 1.0, "mode": "within", "forw": 0}),
     ("bnorm", {"forw": 0, "back": 0, "mode": 0, "save": 0, "run": 0, "batchsize": 32, "in_d": 0, "iter": 1}),
     ("softmax", {"batchsize": 100, "in_channels": 3, "in_h": 32, "alpha": 1.0, "beta": 0.0, "algorithm": 1, "mode": 1}),
+    ("layernorm", {"forw": 1, "batchsize": 100, "in_w": 32, "eps": 1e-5, "normalized_dim": 3, "mode": 0}),
     ("tensorop", {"tensor_op": 0, "alpha1": 1.0, "alpha2": 1.0, "beta": 0.0, "tensor_val": 1.0, "batchsize": 64}),
 ])
 def test_defaults_are_miopendrivers(operation, defaults):
@@ -97,6 +106,7 @@ def test_defaults_are_miopendrivers(operation, defaults):
     "pool -z full", "pool -r 1", "pool -W 1x1x8x8 -z same -y 2", "pool -w 1", "activ -m 10", "activ -A x",
     "activ -A nan", "activ --layout NCHWc4", "lrn -m cross_channel", "lrn -m 1", "bnorm -F 3", "bnorm -A 2",
     "bnorm -F 1 -b 1", "softmax -a 3", "tensorop -o 6", "tensorop --b_lens 1x", "tensorop -v inf",
+    "layernorm -m 2", "layernorm -o 6", "t5layernorm -m 1", "groupnorm -g 0", "groupnorm --layout NHWC",
     "conv -W 1x1x2x2", "poolint8",
 ])
 def test_lines_that_do_not_parse(line, capsys):
@@ -109,6 +119,7 @@ def test_lines_that_do_not_parse(line, capsys):
 @pytest.mark.parametrize("line", [
     "pool -y 0", "pool -p -1", "pool -v 0", "pool -W 1x1x2x2", "pool -W 0x1x9x9", "activ -n 0", "bnorm -c -1",
     "activ --in_d 2 --layout NHWC", "tensorop --b_lens 2x3x1x1 -o 2", "lrn -N 0",
+    "layernorm -o 5", "groupnorm -g 2",
 ])
 def test_what_the_library_refuses(line, capsys):
     code = main([*line.split(), "--device", "host"])

@@ -108,6 +108,90 @@ class Handle(_Handle):
         algorithm: miopenSoftmaxAlgorithm_t | _Int = 1,
         mode: miopenSoftmaxMode_t | _Int = 1,
     ) -> Plan: ...
+    def layer_norm_forward(
+        self,
+        x_desc: TensorDescriptor,
+        y_desc: TensorDescriptor,
+        normalized_dim: _Int,
+        weight_desc: TensorDescriptor | None = None,
+        bias_desc: TensorDescriptor | None = None,
+        mean_desc: TensorDescriptor | None = None,
+        rstd_desc: TensorDescriptor | None = None,
+    ) -> Plan: ...
+    def layer_norm_backward(
+        self,
+        dy_desc: TensorDescriptor,
+        x_desc: TensorDescriptor,
+        dx_desc: TensorDescriptor,
+        mean_desc: TensorDescriptor,
+        rstd_desc: TensorDescriptor,
+        normalized_dim: _Int,
+        weight_desc: TensorDescriptor | None = None,
+        dw_desc: TensorDescriptor | None = None,
+        db_desc: TensorDescriptor | None = None,
+    ) -> Plan: ...
+    def add_layer_norm_forward(
+        self,
+        x_desc: TensorDescriptor,
+        x2_desc: TensorDescriptor,
+        y_desc: TensorDescriptor,
+        normalized_dim: _Int,
+        weight_desc: TensorDescriptor | None = None,
+        bias_desc: TensorDescriptor | None = None,
+        mean_desc: TensorDescriptor | None = None,
+        rstd_desc: TensorDescriptor | None = None,
+    ) -> Plan: ...
+    def add_layer_norm_backward(
+        self,
+        dy_desc: TensorDescriptor,
+        x_desc: TensorDescriptor,
+        x2_desc: TensorDescriptor,
+        dx_desc: TensorDescriptor,
+        mean_desc: TensorDescriptor,
+        rstd_desc: TensorDescriptor,
+        normalized_dim: _Int,
+        weight_desc: TensorDescriptor | None = None,
+        dw_desc: TensorDescriptor | None = None,
+        db_desc: TensorDescriptor | None = None,
+    ) -> Plan: ...
+    def t5_layer_norm_forward(
+        self,
+        x_desc: TensorDescriptor,
+        y_desc: TensorDescriptor,
+        weight_desc: TensorDescriptor | None = None,
+        rstd_desc: TensorDescriptor | None = None,
+    ) -> Plan: ...
+    def t5_layer_norm_backward(
+        self,
+        dy_desc: TensorDescriptor,
+        x_desc: TensorDescriptor,
+        dx_desc: TensorDescriptor,
+        rstd_desc: TensorDescriptor,
+        weight_desc: TensorDescriptor | None = None,
+        dw_desc: TensorDescriptor | None = None,
+    ) -> Plan: ...
+    def group_norm_forward(
+        self,
+        x_desc: TensorDescriptor,
+        y_desc: TensorDescriptor,
+        num_groups: _Int,
+        weight_desc: TensorDescriptor | None = None,
+        bias_desc: TensorDescriptor | None = None,
+        mean_desc: TensorDescriptor | None = None,
+        rstd_desc: TensorDescriptor | None = None,
+    ) -> Plan: ...
+    def group_norm_backward(
+        self,
+        dy_desc: TensorDescriptor,
+        x_desc: TensorDescriptor,
+        dx_desc: TensorDescriptor,
+        mean_desc: TensorDescriptor,
+        rstd_desc: TensorDescriptor,
+        num_groups: _Int,
+        weight_desc: TensorDescriptor | None = None,
+        dw_desc: TensorDescriptor | None = None,
+        db_desc: TensorDescriptor | None = None,
+    ) -> Plan: ...
     def batch_norm_training(
         self,
         mode: miopenBatchNormMode_t | _Int,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import activ, bnorm, lrn, pool, problem, report, softmax, tensorop
+from . import activ, bnorm, layernorm, lrn, pool, problem, report, softmax, tensorop
 from .layer import Layer, LayerRun
 from .options import CONVOLUTION, Command, Family, UsageError, Value
 from .problem import Problem
@@ -15,6 +15,8 @@ from .run import Emit, Run, Session
 LAYERS: dict[Family, type[Layer]] = {
     pool.FAMILY: pool.Pooling, activ.FAMILY: activ.Activation, lrn.FAMILY: lrn.LRN, bnorm.FAMILY: bnorm.BatchNorm,
     softmax.FAMILY: softmax.Softmax, tensorop.FAMILY: tensorop.TensorOp,
+    layernorm.LAYER_FAMILY: layernorm.LayerNorm, layernorm.ADD_FAMILY: layernorm.AddLayerNorm,
+    layernorm.T5_FAMILY: layernorm.T5LayerNorm, layernorm.GROUP_FAMILY: layernorm.GroupNorm,
 }
 FAMILIES: dict[str, Family] = {
     operation: family for family in (CONVOLUTION, *LAYERS) for operation in family.operations}

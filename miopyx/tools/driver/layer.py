@@ -122,7 +122,7 @@ class Pass(NamedTuple):
     limit : float
         Of the error.
     axis : int
-        Along this one the reference may be computed in blocks.
+        Along this one the reference may be computed in blocks; below 0 along none.
     """
 
     short: str
@@ -237,6 +237,9 @@ def limit(dtype: str, float32: float, float16: float) -> float:
 def _blocks(memory: Mapping[str, Memory], direction: Pass) -> Iterator[Callable[[str], tuple[slice, ...]]]:
     """Yield functions from a tensor's name to the part of it that belongs to one block."""
     axis = direction.axis
+    if axis < 0:
+        yield lambda name: ()
+        return
     used = [memory[name] for name in (*direction.inputs, *direction.outputs) if name in memory]
     extent = max(m.lens[axis] for m in used)
     largest = max(prod(m.lens) for m in used)

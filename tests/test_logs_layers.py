@@ -251,6 +251,7 @@ def test_what_the_driver_cannot_run_has_no_command(capsys):
 
 def test_every_layer_function_has_a_builder():
     computes = re.compile(r"miopen(Pooling|Activation|LRN|Softmax|BatchNormalization)(Forward|Backward).*|"
+                          r"miopen((Add|T5)?Layer|Group)Norm(Forward|Backward)|"
                           r"miopen(Op|Set|Scale)Tensor")
     for module in logged.MODULES:
         for name in module.__all__:

@@ -443,7 +443,8 @@ class Handle(_Handle):
         MIOpenError
             As miopenLayerNormForward raises for descriptors that do not fit each other.
         """
-        return plan_layer_norm_forward(self, x_desc, y_desc, normalized_dim, weight_desc, bias_desc, mean_desc, rstd_desc)
+        return plan_layer_norm_forward(self, x_desc, y_desc, normalized_dim, weight_desc, bias_desc, mean_desc,
+                                       rstd_desc)
 
     def layer_norm_backward(self, dy_desc, x_desc, dx_desc, mean_desc, rstd_desc, normalized_dim, weight_desc=None,
                             dw_desc=None, db_desc=None):
@@ -471,7 +472,8 @@ class Handle(_Handle):
         MIOpenError
             As miopenLayerNormBackward raises for descriptors that do not fit each other.
         """
-        return plan_layer_norm_backward(self, dy_desc, x_desc, dx_desc, mean_desc, rstd_desc, normalized_dim, weight_desc,
+        return plan_layer_norm_backward(self, dy_desc, x_desc, dx_desc, mean_desc, rstd_desc, normalized_dim,
+                                        weight_desc,
                                         dw_desc, db_desc)
 
     def add_layer_norm_forward(self, x_desc, x2_desc, y_desc, normalized_dim, weight_desc=None, bias_desc=None,
@@ -498,7 +500,8 @@ class Handle(_Handle):
         MIOpenError
             As miopenAddLayerNormForward raises for descriptors that do not fit each other.
         """
-        return plan_add_layer_norm_forward(self, x_desc, x2_desc, y_desc, normalized_dim, weight_desc, bias_desc, mean_desc,
+        return plan_add_layer_norm_forward(self, x_desc, x2_desc, y_desc, normalized_dim, weight_desc, bias_desc,
+                                           mean_desc,
                                            rstd_desc)
 
     def add_layer_norm_backward(self, dy_desc, x_desc, x2_desc, dx_desc, mean_desc, rstd_desc, normalized_dim,
@@ -527,7 +530,8 @@ class Handle(_Handle):
         MIOpenError
             As miopenAddLayerNormBackward raises for descriptors that do not fit each other.
         """
-        return plan_add_layer_norm_backward(self, dy_desc, x_desc, x2_desc, dx_desc, mean_desc, rstd_desc, normalized_dim,
+        return plan_add_layer_norm_backward(self, dy_desc, x_desc, x2_desc, dx_desc, mean_desc, rstd_desc,
+                                            normalized_dim,
                                             weight_desc, dw_desc, db_desc)
 
     def t5_layer_norm_forward(self, x_desc, y_desc, weight_desc=None, rstd_desc=None):
@@ -630,7 +634,8 @@ class Handle(_Handle):
         MIOpenError
             As miopenGroupNormBackward raises for descriptors that do not fit each other.
         """
-        return plan_group_norm_backward(self, dy_desc, x_desc, dx_desc, mean_desc, rstd_desc, num_groups, weight_desc, dw_desc,
+        return plan_group_norm_backward(self, dy_desc, x_desc, dx_desc, mean_desc, rstd_desc, num_groups, weight_desc,
+                                        dw_desc,
                                         db_desc)
 
 

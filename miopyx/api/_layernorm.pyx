@@ -77,7 +77,8 @@ cdef int _number(object value, int kind) except -1:
     return <int> number
 
 
-cdef unsigned _absent(Signature signature, arg_t* descriptors, arg_t* buffers, bint affine, bint forward) except? 0xFFFF:
+cdef unsigned _absent(Signature signature, arg_t* descriptors, arg_t* buffers, bint affine,
+                      bint forward) except? 0xFFFF:
     """The roles that are left out; x's descriptor stands in for theirs."""
     cdef unsigned left_out = 0
     cdef int i, x = 0 if forward else 1

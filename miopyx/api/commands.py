@@ -185,6 +185,31 @@ def _softmax(name: str, given: Given) -> Finish:
         f"{command} -A {scalar(numbers.get('alpha', 1))} -B {scalar(numbers.get('beta', 0))} -t 1", comments)
 
 
+_NORMS = {"add": "addlayernorm", "t5": "t5layernorm", "group": "groupnorm"}
+_NORM_BASE = {"addlayernorm": 2, "t5layernorm": 4}
+
+
+def _norm(name: str, given: Given) -> Finish:
+    forward = _is_forward(name)
+    roles = ("x", *(("x2",) if "x2Desc" in given else ()), *(("y",) if forward else ("dy", "dx")))
+    tensors = _by_role(given, *roles)
+    x = tensors["x"]
+    kind = next((kind for word, kind in _NORMS.items() if word in name.lower()), "layernorm")
+    words, comments = sizes(_operation(kind, x), tensors)
+    mode = int(given["mode"]) if "mode" in given else (given.get("weightDesc") is not None) + _NORM_BASE.get(kind, 0)
+    number = next((given[key] for key in ("normalized_dim", "normalizedDim", "num_groups", "numGroups")
+                   if key in given), None)
+    if kind == "t5layernorm" and len(x.lens) < 3:
+        raise KeyError(len(x.lens))  # written as four dimensions, the last one is another
+    if number is not None and kind != "groupnorm" and int(number) >= len(x.lens):
+        number = max(4, len(x.lens))
+    flag = "" if number is None else f" -{'g' if kind == 'groupnorm' else 'o'} {int(number)}"
+    command = f"{words} -F {1 if forward else 2} -m {mode}{flag}"
+    return lambda numbers: commented(
+        command + (f" -e {scalar(numbers['epsilon'])}" if numbers.get("epsilon", _EPSILON) != _EPSILON else "") +
+        " -t 1", comments)
+
+
 # What the driver passes.
 _FACTOR, _EPSILON = 0.1, 1e-5
 _SHARED_PARAMETERS = ("bnScaleBiasMeanVarDesc", "bnScaleBiasDiffDesc", "bnDesc", "scaleDesc")
@@ -255,6 +280,7 @@ _BUILDERS: tuple[tuple[re.Pattern[str], Callable[[str, Given], Finish]], ...] = 
         (r"miopenActivation(Forward|Backward)|activation_(forward|backward)", _activation),
         (r"miopenLRN(Forward|Backward)|lrn_(forward|backward)", _lrn),
         (r"miopenSoftmax(Forward|Backward)(_V2)?|softmax_(forward|backward)", _softmax),
+        (r"miopen((Add|T5)?Layer|Group)Norm(Forward|Backward)|((add_|t5_)?layer|group)_norm_(forward|backward)", _norm),
         (r"miopenBatchNormalization(Forward(Training|Inference)|Backward)(_V2)?|"
          r"batch_norm_(training|inference|backward)", _batchnorm),
         (r"miopen(Op|Set|Scale)Tensor|(op|set|scale)_tensor", _tensor_op),

@@ -7,7 +7,7 @@ from miopyx.values._types cimport (
     MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_NORM_BACKWARD, MX_NORM_FORWARD, mx_layernorm_problem,
     mx_tensor,
 )
-from ._descriptors cimport MAX_DIMS, TensorDescriptor
+from ._descriptors cimport TensorDescriptor
 from ._problem cimport Problem, fill_tensor, require_plain, tensor_text
 
 from miopyx.errors import BadParmError, MIOpenNotImplementedError

@@ -10,8 +10,8 @@ from miopyx.problem._descriptors cimport type_size
 from miopyx.host._layernorm cimport host_layernorm
 from miopyx.values._types cimport MX_DOUBLE, MX_NORM_BACKWARD, mx_layernorm_problem
 from miopyx.problem._layernorm cimport (
-    LN_BACK_DB, LN_BACK_DW, LN_BACK_DX, LN_BACK_DY, LN_BACK_MEAN, LN_BACK_RSTD, LN_BACK_WEIGHT, LN_BACK_X, LN_BACK_X2,
-    LN_BIAS, LN_MEAN, LN_RSTD, LN_WEIGHT, LN_X, LN_X2, LN_Y, LayerNormProblem, has,
+    LN_BACK_DB, LN_BACK_DW, LN_BACK_WEIGHT, LN_BACK_X, LN_BACK_X2, LN_BIAS, LN_MEAN, LN_RSTD, LN_WEIGHT, LN_X, LN_X2,
+    LayerNormProblem, has,
 )
 from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div
 

@@ -36,7 +36,8 @@ MODULES = (_convolution, _tensor, _tensor_ops, _pooling, _activation, _lrn, _bat
 # Arguments that are lists of numbers and those that are memory; an array could be either.
 _LISTS = {"lens", "dimsA", "stridesA", "padA", "strideA", "dilationA", "adjA", "windowDimA"}
 _MEMORY = {
-    "x", "x2", "w", "y", "b", "weight", "mean", "rstd", "workspace", "dx", "dw", "dy", "db", "workSpace", "A", "B", "C", "src", "dst", "bnScale", "bnBias",
+    "x", "x2", "w", "y", "b", "weight", "mean", "rstd", "workspace", "dx", "dw", "dy", "db", "workSpace", "A", "B", "C",
+    "src", "dst", "bnScale", "bnBias",
     "resultRunningMean", "resultRunningVariance", "resultSaveMean", "resultSaveInvVariance", "estimatedMean",
     "estimatedVariance", "resultBnScaleDiff", "resultBnBiasDiff", "savedMean", "savedInvVariance", "scale", "bias",
     "running_mean", "running_var", "saved_mean", "saved_inv", "est_mean", "est_var", "dscale", "dbias",

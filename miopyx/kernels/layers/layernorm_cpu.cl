@@ -88,18 +88,29 @@ static inline ACC fold(V v)
 #define SUM_VECTORS(a, b, TERMS)                                         \
     for (long i = 0; i < whole;) {                                       \
         const long end = min(i + PART, whole);                           \
-        V a0 = (V)0, a1 = (V)0, b0 = (V)0, b1 = (V)0;                    \
-        for (; i + 2 * VEC <= end; i += 2 * VEC) {                       \
+        V a0 = (V)0, a1 = (V)0, a2 = (V)0, a3 = (V)0;                    \
+        V b0 = (V)0, b1 = (V)0, b2 = (V)0, b3 = (V)0;                    \
+        for (; i + 4 * VEC <= end; i += 4 * VEC) {                       \
             TERMS(a0, b0, i);                                            \
             TERMS(a1, b1, i + VEC);                                      \
+            TERMS(a2, b2, i + 2 * VEC);                                  \
+            TERMS(a3, b3, i + 3 * VEC);                                  \
         }                                                                \
-        if (i < end) {                                                   \
+        for (; i < end; i += VEC)                                        \
             TERMS(a0, b0, i);                                            \
-            i += VEC;                                                    \
-        }                                                                \
-        MX_TWO_SUM(V, a, a##_rest, a0 + a1);                             \
-        MX_TWO_SUM(V, b, b##_rest, b0 + b1);                             \
+        MX_TWO_SUM(V, a, a##_rest, (a0 + a1) + (a2 + a3));               \
+        MX_TWO_SUM(V, b, b##_rest, (b0 + b1) + (b2 + b3));               \
     }
+/* Memory that the next row needs: its addresses are known while this row is computed.  Beyond the last row they may be
+ * anybody's, which a prefetch may name. */
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_prefetch)
+#define PREFETCH(p) __builtin_prefetch((const void *)(ulong)(p))
+#endif
+#endif
+#ifndef PREFETCH
+#define PREFETCH(p) ((void)0)
+#endif
 #define SUMS V a = (V)0, a_rest = (V)0, b = (V)0, b_rest = (V)0
 
 /* Where y and dx may go past the caches. */
@@ -172,6 +183,7 @@ static inline MX_JOIN(ACC, 4) statistics(__global const STORAGE(T) *x, __global 
     a = a_rest = (V)0;
 #define TERMS(a, b, i)                                  \
     do {                                                \
+        PREFETCH(x + n + (i));                          \
         const V d = AGAIN(i) - m;                       \
         a += d;                                         \
         b += d * d;                                     \
@@ -194,9 +206,10 @@ static inline void normalise(__global const STORAGE(T) *x, __global const STORAG
                              __global STORAGE(T) *y, long n, MX_JOIN(ACC, 4) row, const ACC *held)
 {
     CUT(n);
+    const V shift = row.y * row.z;
     const V w = WEIGHT && SPATIAL ? (V)(ACC)LOAD(P_TYPE)(weight, 0) : (V)1;
     const V b = BIAS && SPATIAL ? (V)(ACC)LOAD(P_TYPE)(bias, 0) : (V)0;
-#define SCALED(v) (RMS ? (v)*row.z : (((v)-row.x) - row.y) * row.z)
+#define SCALED(v) (RMS ? (v)*row.z : ((v)-row.x) * row.z - shift)
 #define AFFINE(v, w, b) (WEIGHT && BIAS ? (v) * (w) + (b) : WEIGHT ? (v) * (w) : BIAS ? (v) + (b) : (v))
 #define RESULT(i) AFFINE(SCALED(AGAIN(i)), SPATIAL || !WEIGHT ? w : p_at(weight, i), SPATIAL || !BIAS ? b : p_at(bias, i))
     V end = (V)0;

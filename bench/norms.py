@@ -1,0 +1,118 @@
+"""Times layer norm, RMS norm and group norm on a GPU beside PyTorch and a copy of as many bytes.
+
+    python -P bench/norms.py --device cuda:0
+
+Prints microseconds, the bytes that must move by the time (GB/s), and its share of what a copy reaches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from time import perf_counter
+
+import numpy as np
+
+import miopyx
+from miopyx import TensorDescriptor
+
+SIZES = [
+    *[("layer", (4096, n), dtype) for dtype in ("float32", "bfloat16") for n in (1024, 2048, 4096, 8192, 16384)],
+    ("layer", (32768, 768), "bfloat16"), ("layer", (65536, 64), "float32"), ("layer", (32, 150528), "float32"),
+    ("t5", (4096, 4096), "bfloat16"), ("group", (8, 320, 64, 64), "float32"), ("group", (8, 320, 64, 64), "bfloat16"),
+]
+GROUPS = 32
+
+
+def microseconds(run, wait, runs=20):
+    """Return the median over 5 rounds of `runs` calls, launched without waiting in between."""
+    run()
+    wait()
+    times = []
+    for _ in range(5):
+        began = perf_counter()
+        for _ in range(runs):
+            run()
+        wait()
+        times.append((perf_counter() - began) / runs * 1e6)
+    return statistics.median(times)
+
+
+def ours(handle, kind, lens, dtype):
+    """Return calls of forward and backward."""
+    weights = lens[1:2] if kind == "group" else lens[1:]
+    outer = (lens[0], GROUPS) if kind == "group" else lens[:1]
+    x, w, s = (TensorDescriptor(t, n) for t, n in ((dtype, lens), (dtype, weights), ("float32", outer)))
+
+    def memory(desc):
+        values = np.random.default_rng(0).standard_normal(int(np.prod(desc.lens)), np.float32)
+        bits = (values.view(np.uint32) >> 16).astype(np.uint16) if dtype == "bfloat16" and desc is not s else values
+        return handle.upload(bits)
+    data = {name: memory(x) for name in ("x", "y", "dy", "dx")}
+    data |= {name: memory(w) for name in ("weight", "bias", "dw", "db")}
+    data |= {name: memory(s) for name in ("mean", "rstd")}
+    if kind == "layer":
+        plans = (handle.layer_norm_forward(x, x, 1, w, w, s, s), handle.layer_norm_backward(x, x, x, s, s, 1, w, w, w))
+    elif kind == "t5":
+        plans = handle.t5_layer_norm_forward(x, x, w, s), handle.t5_layer_norm_backward(x, x, x, s, w, w)
+    else:
+        plans = (handle.group_norm_forward(x, x, GROUPS, w, w, s, s),
+                 handle.group_norm_backward(x, x, x, s, s, GROUPS, w, w, w))
+    calls = [lambda plan=plan, given=[data[name] for name in plan.buffers]: plan(*given) for plan in plans]
+    copy = handle.copy_tensor(x, x)
+    return [*calls, lambda: copy(data["x"], data["y"])]
+
+
+def torchs(kind, lens, dtype):
+    """Return PyTorch's forward and backward, and its copy."""
+    import torch
+
+    aten = torch.ops.aten
+    x, dy, y = (torch.randn(lens, device="cuda", dtype=getattr(torch, dtype)) for _ in range(3))
+    weights = lens[1:2] if kind == "group" else lens[1:]
+    w, b = (torch.randn(weights, device="cuda", dtype=x.dtype) for _ in range(2))
+    if kind == "group":
+        n, c, pixels = lens[0], lens[1], int(np.prod(lens[2:]))
+        _, mean, rstd = aten.native_group_norm(x, w, b, n, c, pixels, GROUPS, 1e-5)
+        runs = (lambda: aten.native_group_norm(x, w, b, n, c, pixels, GROUPS, 1e-5),
+                lambda: aten.native_group_norm_backward(dy, x, mean, rstd, w, n, c, pixels, GROUPS, [True] * 3))
+    elif kind == "layer":
+        _, mean, rstd = aten.native_layer_norm(x, weights, w, b, 1e-5)
+        runs = (lambda: aten.native_layer_norm(x, weights, w, b, 1e-5),
+                lambda: aten.native_layer_norm_backward(dy, x, weights, mean, rstd, w, b, [True] * 3))
+    else:
+        leaf, scale = x.clone().requires_grad_(), w.clone().requires_grad_()
+        out = torch.nn.functional.rms_norm(leaf, weights, scale, 1e-5)
+        runs = (lambda: torch.nn.functional.rms_norm(x, weights, w, 1e-5),
+                lambda: torch.autograd.grad(out, (leaf, scale), dy, retain_graph=True))
+    return [*runs, lambda: y.copy_(x)], torch.cuda.synchronize
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cuda:0")
+    with miopyx.Handle(parser.parse_args().device) as handle:
+        try:
+            import torch
+
+            there = torch.cuda.is_available()
+        except ImportError:
+            there = False
+        for kind, lens, dtype in SIZES:
+            mine = [microseconds(run, handle.finish) for run in ours(handle, kind, lens, dtype)]
+            theirs = [float("nan")] * 3
+            if there:
+                runs, wait = torchs(kind, lens, dtype)
+                theirs = [microseconds(run, wait) for run in runs]
+            nbytes = int(np.prod(lens)) * (4 if dtype == "float32" else 2)
+            copy = 2 * nbytes / min(mine[2], theirs[2] if there else mine[2]) / 1e3
+            words = [f"{kind:5} {dtype:8} {'x'.join(map(str, lens)):14} copy {copy:5.0f} GB/s"]
+            for name, i, tensors in (("forward", 0, 2), ("backward", 1, 3)):
+                rate = tensors * nbytes / mine[i] / 1e3
+                words.append(f"{name} {mine[i]:7.1f} us {rate:5.0f} GB/s {rate / copy:4.2f} of a copy, "
+                             f"PyTorch {theirs[i]:7.1f} us")
+            print(" | ".join(words), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,10 +3,10 @@
  *
  * Grid: one axis, local GROUP, global GROUP * channels * ceil(units / each).
  *
- *      q ->  4                           A work-group: GROUP tiles of a line of a channel, one unit after the other; the
- *     +----+----+----+                   next one's pixels are on their way into registers meanwhile.
- *     |    |    |    |                   A work-item: four columns of y.  The columns of x that they meet are read from
- *     +----+----+----+                   local memory, once, the taps by all work-items of a warp alike.
+ *      q ->  4            A work-group: GROUP tiles of a line of a channel, one unit after the other; the next one's
+ *     +----+----+----+    pixels are on their way into registers meanwhile.
+ *     |    |    |    |    A work-item: four columns of y.  The columns of x that they meet are read from local
+ *     +----+----+----+    memory, once, the taps by all work-items of a warp alike.
  *
  * Memory: 8 * CHUNKS floats in local memory, and the filter; x and y four elements at once, aligned.
  * Bound by: memory; long filters by multiply-adds.

@@ -1,8 +1,9 @@
 /* What the kernels of signals share: filters of one row, one input channel a group; after include/common.h.
  *
- * A line is a row of an image, a unit a segment of a line; the units of all lines of a channel are counted, a line's side
- * by side.  In tiles of four columns both x and y are read and written four elements at once wherever a line begins: a tile
- * begins where y is aligned, a chunk where x is.  What lies between the two is known for a line, `shift`, 0 to 3.
+ * A line is a row of an image, a unit a segment of a line; the units of all lines of a channel are counted, a line's
+ * side by side.  In tiles of four columns both x and y are read and written four elements at once wherever a line
+ * begins: a tile begins where y is aligned, a chunk where x is.  What lies between the two is known for a line, `shift`,
+ * 0 to 3.
  */
 #include "conv/gpu/signals_args.h"
 #include "conv/gpu/widen.h"
@@ -15,7 +16,7 @@
 #define FLOATS(v) (float4)(WIDEN((v).s0), WIDEN((v).s1), WIDEN((v).s2), WIDEN((v).s3))
 #define WORDS(a, b, c, d) (FOUR)(NARROW(a), NARROW(b), NARROW(c), NARROW(d))
 
-/* The taps of `count` filters; `odd` tells of one that is not finite, of which the zeros beside a line would make NaN. */
+/* The taps of `count` filters; `odd` tells of one that is not finite: of it the zeros beside a line would make NaN. */
 static inline void mx_taps(__local float *to, __local int *odd, __global const STORAGE(X_TYPE) *w, const mx_signal g,
                            int count)
 {
@@ -33,9 +34,9 @@ static inline void mx_taps(__local float *to, __local int *odd, __global const S
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* An element of a line, or zero.  Bits are masked, since a choice between a load and zero would become a branch that waits
- * for each. */
-static inline float mx_inside(__global const STORAGE(X_TYPE) *line, int at, int width)
+/* An element of a line, or zero.  Bits are masked, since a choice between a load and zero would become a branch that
+ * waits for each. */
+static inline float mx_element(__global const STORAGE(X_TYPE) *line, int at, int width)
 {
     const float value = LOAD(X_TYPE)(line, clamp(at, 0, width - 1));
     return as_float(as_uint(value) & ((uint)at < (uint)width ? 0xffffffffu : 0u));

@@ -51,7 +51,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_signals_fi
     for (int u = 0; u < TW; u++)
 #pragma unroll
         for (int s = 0; s < S; s++)
-            in[u][s] = mx_inside(x, (q0 + u * GROUP) * STEP + g.first + s * TAP, g.width);
+            in[u][s] = mx_element(x, (q0 + u * GROUP) * STEP + g.first + s * TAP, g.width);
     mx_taps(weights, &odd, w + w_offset + k * g.w_k + g.w_first, g, count);
     if (odd) {
 #pragma unroll 1

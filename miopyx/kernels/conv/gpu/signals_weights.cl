@@ -4,8 +4,8 @@
  * Grid: one axis, local GROUP, global GROUP * channels * blocks * ceil(units / each).
  *
  *     A work-group: `each` units of a channel, whose pixels are in local memory.
- *     With TILES a work-item has four neighbouring columns of dy, and one filter; the next unit is on its way meanwhile.
- *     Else LANES work-items go over POSITIONS columns of dy for FILTERS filters each, GROUP / LANES times as many in all.
+ *     With TILES a work-item has four neighbouring columns of dy, and one filter; the next unit is on its way then.
+ *     Else LANES work-items go over POSITIONS columns of dy for FILTERS filters each, GROUP / LANES times that in all.
  *
  * The work-items' sums are then added in local memory, always in the same order.  Zeros stand for what is outside; a
  * sum that is not finite is computed anew without them, since it may be a NaN that zero times infinity made.
@@ -119,14 +119,14 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_signals_we
         barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll 4
         for (int i = id; i < (POSITIONS - 1) * STEP + REACH + 1; i += GROUP)
-            pixels[i] = mx_inside(x + u.x, q0 * STEP + g.first + i, g.width);
+            pixels[i] = mx_element(x + u.x, q0 * STEP + g.first + i, g.width);
         barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll 2
         for (int i = lane; i < POSITIONS; i += LANES) {
             float out[FILTERS];
 #pragma unroll
             for (int f = 0; f < FILTERS; f++)
-                out[f] = mx_inside(dy + u.y + filter[f], q0 + i, g.q);
+                out[f] = mx_element(dy + u.y + filter[f], q0 + i, g.q);
 #pragma unroll
             for (int s = 0; s < S; s++) {
                 const float in = pixels[i * STEP + s * TAP];

@@ -1,8 +1,8 @@
 """Convolutions of signals on GPUs: filters of one row, one input channel a group, rows contiguous.
 
-Depthwise ones compute tiles of four columns from pixels in local memory; many filters on a channel, and large strides and
-dilations, have neighbouring columns in neighbouring work-items.  Backward data of these adds what each column of dy
-contributes in local memory.  Backward weights are split-K; a second launch adds the partial sums in a fixed order.
+Depthwise ones compute tiles of four columns from pixels in local memory; many filters on a channel, and large strides
+and dilations, have neighbouring columns in neighbouring work-items.  Backward data of these adds what each column of
+dy contributes in local memory.  Backward weights are split-K; a second launch adds the partial sums in a fixed order.
 """
 
 from libc.stdint cimport int64_t
@@ -21,10 +21,12 @@ from miopyx.solvers.conv.nvidia._common cimport divisor, mx_divisor, refuse_size
 cdef enum:
     GROUP = 256            # work-items of a work-group, without tiles
     TILES_LIMIT = 384      # of a work-group
+    SUMS_TILES = 192       # where each has many sums
     WARP = 32
     TAPS_LIMIT = 64
     STEP_LIMIT = 16
     WINDOW_LIMIT = 80      # columns of x that a tile holds
+    MANY = 16              # taps: more are many sums
     TILE_SUMS = 40         # of backward weights that a work-item with tiles holds
     IN_REGISTERS = 64      # columns of x of a work-item without tiles
     SUMS = 48              # of backward weights of a work-item without tiles
@@ -136,11 +138,11 @@ cdef class _Signal(ConvSolver):
         """Columns of x that a tile reads, wherever they begin."""
         return up(4 + 3 * p.step[2] + _reach(p), 4)
 
-    cdef void set_tiles(self, Device dev, const mx_conv_problem* p, int64_t columns, layout_t* l) noexcept:
-        """A work-group of tiles: few idle ones and few units."""
+    cdef void set_tiles(self, const mx_conv_problem* p, int64_t columns, int64_t most, layout_t* l) noexcept:
+        """A work-group of `most` tiles or less: few idle ones and few units."""
         cdef int64_t tiles = ceil_div(columns + 3, 4), group, least = 0, spent
         l.tiles, l.columns, l.filters = True, 4, 1
-        for group in range(WARP, min(TILES_LIMIT, dev.max_work_group) + 1, WARP):
+        for group in range(WARP, most + 1, WARP):
             spent = ceil_div(tiles, group) * (group + WARP)
             if least == 0 or spent <= least:
                 least, l.group = spent, group
@@ -176,7 +178,7 @@ cdef class _SignalData(_Signal):
         columns = p.x.len[4] if backward else p.y.len[4]
         l.scatters = backward and (filters > 1 or p.step[2] > 1)
         if filters == 1 and not l.scatters and self.window(p) <= WINDOW_LIMIT:
-            self.set_tiles(dev, p, columns, &l)
+            self.set_tiles(p, columns, min(TILES_LIMIT, dev.max_work_group), &l)
             return l
         l.weights = _room(filters * up(p.w.len[4], 4))
         if l.scatters:
@@ -238,21 +240,21 @@ cdef class _SignalData(_Signal):
 
 
 cdef class SignalFwd(_SignalData):
-    """Forward in one launch, no workspace."""
+    """Forward of signals, one channel a group and filters of one row, in one launch; no workspace."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1301, "SignalFwd", MX_FORWARD
 
 
 cdef class SignalBwd(_SignalData):
-    """Backward data in one launch, no workspace."""
+    """Backward data of such signals in one launch, no workspace."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1302, "SignalBwd", MX_BACKWARD_DATA
 
 
 cdef class SignalWrw(_Signal):
-    """Backward weights, split-K over the lines' units; a second launch adds the partial sums in a fixed order."""
+    """Backward weights of such signals, split-K over segments of lines; a second launch adds up in a fixed order."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1303, "SignalWrw", MX_BACKWARD_WEIGHTS
@@ -262,7 +264,8 @@ cdef class SignalWrw(_Signal):
         cdef int64_t filters = p.w.len[0] // p.groups, parts = 1, most, step = p.step[2]
         memset(&l, 0, sizeof(l))
         if filters == 1 and p.w.len[4] <= TILE_SUMS and self.window(p) <= WINDOW_LIMIT:
-            self.set_tiles(dev, p, p.y.len[4], &l)
+            most = SUMS_TILES if p.w.len[4] > MANY else min(TILES_LIMIT, dev.max_work_group)
+            self.set_tiles(p, p.y.len[4], most, &l)
         else:
             l.group = GROUP
             l.filters = max(1, min(min(filters, FILTERS), SUMS // p.w.len[4]))

@@ -94,7 +94,7 @@ cdef class _Signal(ConvSolver):
         self.dynamic = self.deterministic = True
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
-        cdef layout_t l
+        cdef layout_t form
         cdef str why
         if not dev.is_gpu or dev.max_work_group < GROUP:
             return "needs a GPU with large work-groups"
@@ -113,12 +113,12 @@ cdef class _Signal(ConvSolver):
             return "rows are not contiguous"
         if p.step[2] > STEP_LIMIT:
             return "a large stride"
-        l = self.layout(dev, p)
-        if l.scatters and p.w.len[0] // p.groups > GPU_TERMS:
+        form = self.layout(dev, p)
+        if form.scatters and p.w.len[0] // p.groups > GPU_TERMS:
             return "many filters a channel"
-        if l.scatters and 2 * self.shared(p) > l.columns * GROUP:
+        if form.scatters and 2 * self.shared(p) > form.columns * GROUP:
             return "a large dilation"
-        if l.local > dev.local_mem:
+        if form.local > dev.local_mem:
             return "local memory"
         return None
 
@@ -138,16 +138,16 @@ cdef class _Signal(ConvSolver):
         """Columns of x that a tile reads, wherever they begin."""
         return up(4 + 3 * p.step[2] + _reach(p), 4)
 
-    cdef void set_tiles(self, const mx_conv_problem* p, int64_t columns, int64_t most, layout_t* l) noexcept:
+    cdef void set_tiles(self, const mx_conv_problem* p, int64_t columns, int64_t most, layout_t* form) noexcept:
         """A work-group of `most` tiles or less: few idle ones and few units."""
         cdef int64_t tiles = ceil_div(columns + 3, 4), group, least = 0, spent
-        l.tiles, l.columns, l.filters = True, 4, 1
+        form.tiles, form.columns, form.filters = True, 4, 1
         for group in range(WARP, most + 1, WARP):
             spent = ceil_div(tiles, group) * (group + WARP)
             if least == 0 or spent <= least:
-                least, l.group = spent, group
-        l.lanes = l.group
-        l.local = 2 * 16 * (p.step[2] * (l.group - 1) + self.window(p) // 4) + 4 * up(p.w.len[4], 4) + 4
+                least, form.group = spent, group
+        form.lanes = form.group
+        form.local = 2 * 16 * (p.step[2] * (form.group - 1) + self.window(p) // 4) + 4 * up(p.w.len[4], 4) + 4
 
     cdef layout_t layout(self, Device dev, const mx_conv_problem* p) noexcept:
         raise NotImplementedError
@@ -164,36 +164,36 @@ cdef class _Signal(ConvSolver):
         g.by_height = divisor(g.height)
         return g
 
-    cdef KernelSpec kernel(self, const mx_conv_problem* p, str file, str entry, const layout_t* l, dict more):
+    cdef KernelSpec kernel(self, const mx_conv_problem* p, str file, str entry, const layout_t* form, dict more):
         return KernelSpec(file, entry, X_TYPE=type_token(p.w.type), S=p.w.len[4], STEP=p.step[2], TAP=p.dilation[2],
-                          GROUP=l.group, **more)
+                          GROUP=form.group, **more)
 
 
 cdef class _SignalData(_Signal):
     cdef layout_t layout(self, Device dev, const mx_conv_problem* p) noexcept:
-        cdef layout_t l
+        cdef layout_t form
         cdef bint backward = p.direction == MX_BACKWARD_DATA
         cdef int64_t filters = p.w.len[0] // p.groups, columns, needed
-        memset(&l, 0, sizeof(l))
+        memset(&form, 0, sizeof(form))
         columns = p.x.len[4] if backward else p.y.len[4]
-        l.scatters = backward and (filters > 1 or p.step[2] > 1)
-        if filters == 1 and not l.scatters and self.window(p) <= WINDOW_LIMIT:
-            self.set_tiles(p, columns, min(TILES_LIMIT, dev.max_work_group), &l)
-            return l
-        l.weights = _room(filters * up(p.w.len[4], 4))
-        if l.scatters:
-            l.columns = 2 if 2 * p.w.len[4] <= IN_REGISTERS // 2 else 1
+        form.scatters = backward and (filters > 1 or p.step[2] > 1)
+        if filters == 1 and not form.scatters and self.window(p) <= WINDOW_LIMIT:
+            self.set_tiles(p, columns, min(TILES_LIMIT, dev.max_work_group), &form)
+            return form
+        form.weights = _room(filters * up(p.w.len[4], 4))
+        if form.scatters:
+            form.columns = 2 if 2 * p.w.len[4] <= IN_REGISTERS // 2 else 1
             # As few units as there must be, and work-groups that are not larger than these are.
-            needed = max(1, l.columns * GROUP - self.shared(p)) * p.step[2]
+            needed = max(1, form.columns * GROUP - self.shared(p)) * p.step[2]
             needed = ceil_div(ceil_div(columns, ceil_div(columns, needed)), p.step[2]) + self.shared(p)
         else:
-            l.columns = max(1, min(4, IN_REGISTERS // p.w.len[4]))
-            needed = ceil_div(columns, ceil_div(columns, l.columns * GROUP))
-        l.group = min(GROUP, up(ceil_div(needed, l.columns), WARP))
-        l.local = 4 * (l.weights + 1)
-        if l.scatters:
-            l.local += 4 * ((l.group * l.columns - 1) * p.step[2] + _reach(p) + 1)
-        return l
+            form.columns = max(1, min(4, IN_REGISTERS // p.w.len[4]))
+            needed = ceil_div(columns, ceil_div(columns, form.columns * GROUP))
+        form.group = min(GROUP, up(ceil_div(needed, form.columns), WARP))
+        form.local = 4 * (form.weights + 1)
+        if form.scatters:
+            form.local += 4 * ((form.group * form.columns - 1) * p.step[2] + _reach(p) + 1)
+        return form
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         # All filters at one tap, then all taps.
@@ -202,41 +202,41 @@ cdef class _SignalData(_Signal):
         return sum_terms(p)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef layout_t l = self.layout(dev, p)
+        cdef layout_t form = self.layout(dev, p)
         cdef mx_signal g = self.operands(p)
         cdef bint backward = p.direction == MX_BACKWARD_DATA
         cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2, units = max(1, dev.compute_units), most, groups
         cdef int64_t lines = p.x.len[0] * p.x.len[3], least
-        if backward and not l.scatters:
+        if backward and not form.scatters:
             # Forward with the filter turned round.
             g.width, g.q, g.first = g.q, g.width, <int> (p.pad[2] - _reach(p))
             g.x_n, g.y_n, g.x_c, g.y_c, g.x_h, g.y_h = g.y_n, g.x_n, g.y_c, g.x_c, g.y_h, g.x_h
             g.w_first, g.w_s = <int> ((p.w.len[4] - 1) * g.w_s), -g.w_s
-        if l.tiles:
-            _set_segments(&g, lines, ceil_div(ceil_div(g.q + 3, 4), l.group))
+        if form.tiles:
+            _set_segments(&g, lines, ceil_div(ceil_div(g.q + 3, 4), form.group))
             g.each = <int> max(1, min(g.units, <int64_t> g.units * g.channels // (TILE_GROUPS * units)))
             groups = ceil_div(g.units, g.each) * g.channels
-            spec = self.kernel(p, "conv/gpu/signals.cl", "conv_signals", &l, {})
-        elif l.scatters:
-            g.own = <int> ((l.group * l.columns - self.shared(p)) * p.step[2])
+            spec = self.kernel(p, "conv/gpu/signals.cl", "conv_signals", &form, {})
+        elif form.scatters:
+            g.own = <int> ((form.group * form.columns - self.shared(p)) * p.step[2])
             _set_segments(&g, lines, ceil_div(g.width, g.own))
             groups = <int64_t> g.units * g.channels
-            spec = self.kernel(p, "conv/gpu/signals_data.cl", "conv_signals_data", &l,
-                               {"COLUMNS": l.columns, "WEIGHTS": l.weights})
+            spec = self.kernel(p, "conv/gpu/signals_data.cl", "conv_signals_data", &form,
+                               {"COLUMNS": form.columns, "WEIGHTS": form.weights})
         else:
-            _set_segments(&g, lines, ceil_div(g.q, l.group * l.columns))
-            most = l.weights // up(p.w.len[4], 4)
+            _set_segments(&g, lines, ceil_div(g.q, form.group * form.columns))
+            most = form.weights // up(p.w.len[4], 4)
             least = FILTER_GROUPS * units // (<int64_t> g.units * g.channels)
             g.blocks = <int> max(ceil_div(g.filters, most), min(least, g.filters // 8))
             g.each = <int> ceil_div(g.filters, g.blocks)
             g.blocks = <int> ceil_div(g.filters, g.each)
             groups = <int64_t> g.units * g.channels * g.blocks
-            spec = self.kernel(p, "conv/gpu/signals_filters.cl", "conv_signals_filters", &l,
-                               {"TW": l.columns, "WEIGHTS": l.weights})
+            spec = self.kernel(p, "conv/gpu/signals_filters.cl", "conv_signals_filters", &form,
+                               {"TW": form.columns, "WEIGHTS": form.weights})
         args = (Arg.slot_of(SLOT_Y if backward else SLOT_X, size), Arg.slot_of(SLOT_W, size),
                 Arg.slot_of(SLOT_X if backward else SLOT_Y, size), struct_arg(&g, sizeof(g)), Arg.alpha(False),
                 Arg.beta(False))
-        return Solution([Step(spec, args, (groups * l.group,), (l.group,))])
+        return Solution([Step(spec, args, (groups * form.group,), (form.group,))])
 
 
 cdef class SignalFwd(_SignalData):
@@ -260,65 +260,65 @@ cdef class SignalWrw(_Signal):
         self.id, self.name, self.direction = 1303, "SignalWrw", MX_BACKWARD_WEIGHTS
 
     cdef layout_t layout(self, Device dev, const mx_conv_problem* p) noexcept:
-        cdef layout_t l
+        cdef layout_t form
         cdef int64_t filters = p.w.len[0] // p.groups, parts = 1, most, step = p.step[2]
-        memset(&l, 0, sizeof(l))
+        memset(&form, 0, sizeof(form))
         if filters == 1 and p.w.len[4] <= TILE_SUMS and self.window(p) <= WINDOW_LIMIT:
             most = SUMS_TILES if p.w.len[4] > MANY else min(TILES_LIMIT, dev.max_work_group)
-            self.set_tiles(p, p.y.len[4], most, &l)
+            self.set_tiles(p, p.y.len[4], most, &form)
         else:
-            l.group = GROUP
-            l.filters = max(1, min(min(filters, FILTERS), SUMS // p.w.len[4]))
-            while parts < PARTS and parts * l.filters < filters:
+            form.group = GROUP
+            form.filters = max(1, min(min(filters, FILTERS), SUMS // p.w.len[4]))
+            while parts < PARTS and parts * form.filters < filters:
                 parts *= 2
-            l.lanes = GROUP // parts
-            most = max(1, min(POSITIONS, (PIXELS - _reach(p)) // step) // l.lanes) * l.lanes
-            l.columns = up(ceil_div(p.y.len[4], ceil_div(p.y.len[4], most)), l.lanes)
-            l.local = 4 * ((l.columns - 1) * step + _reach(p) + 1)
-        l.local += 4 * min(BATCH, l.filters * p.w.len[4]) * l.group
-        return l
+            form.lanes = GROUP // parts
+            most = max(1, min(POSITIONS, (PIXELS - _reach(p)) // step) // form.lanes) * form.lanes
+            form.columns = up(ceil_div(p.y.len[4], ceil_div(p.y.len[4], most)), form.lanes)
+            form.local = 4 * ((form.columns - 1) * step + _reach(p) + 1)
+        form.local += 4 * min(BATCH, form.filters * p.w.len[4]) * form.group
+        return form
 
-    cdef mx_signal plan(self, Device dev, const mx_conv_problem* p, const layout_t* l) noexcept:
+    cdef mx_signal plan(self, Device dev, const mx_conv_problem* p, const layout_t* form) noexcept:
         """The operands; `each` is still the number of splits."""
         cdef mx_signal g = self.operands(p)
         cdef int64_t columns = p.y.len[4], splits
-        _set_segments(&g, p.y.len[0] * p.y.len[3], ceil_div(ceil_div(columns + 3, 4), l.group) if l.tiles
-                      else ceil_div(columns, l.columns))
-        g.blocks = <int> ceil_div(g.filters, l.filters * (l.group // l.lanes))
+        _set_segments(&g, p.y.len[0] * p.y.len[3], ceil_div(ceil_div(columns + 3, 4), form.group) if form.tiles
+                      else ceil_div(columns, form.columns))
+        g.blocks = <int> ceil_div(g.filters, form.filters * (form.group // form.lanes))
         splits = _splits(g.units, <int64_t> g.channels * g.blocks,
-                         (WEIGHT_GROUPS if l.tiles else SPLIT_GROUPS) * max(1, dev.compute_units))
+                         (WEIGHT_GROUPS if form.tiles else SPLIT_GROUPS) * max(1, dev.compute_units))
         # And more where a work-item would sum too many terms.
-        splits = max(splits, ceil_div(g.units, GPU_TERMS // self.terms(l)))
+        splits = max(splits, ceil_div(g.units, GPU_TERMS // self.terms(form)))
         g.each = <int> ceil_div(g.units, ceil_div(g.units, splits))
         g.each = <int> ceil_div(g.units, g.each)
         return g
 
-    cdef int64_t terms(self, const layout_t* l) noexcept:
+    cdef int64_t terms(self, const layout_t* form) noexcept:
         """Of a work-item's sum in a unit."""
-        return 4 if l.tiles else l.columns // l.lanes
+        return 4 if form.tiles else form.columns // form.lanes
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         # Units in a chain, work-items in a tree, splits in a chain.
-        cdef layout_t l = self.layout(dev, p)
-        cdef mx_signal g = self.plan(dev, p, &l)
-        return min(sum_terms(p), ceil_div(g.units, g.each) * self.terms(&l)) + 9 + g.each
+        cdef layout_t form = self.layout(dev, p)
+        cdef mx_signal g = self.plan(dev, p, &form)
+        return min(sum_terms(p), ceil_div(g.units, g.each) * self.terms(&form)) + 9 + g.each
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        cdef layout_t l
+        cdef layout_t form
         if p.w.len[1] != 1 or p.w.len[3] != 1 or p.w.len[4] > TAPS_LIMIT:
             return 0    # refused
-        l = self.layout(dev, p)
-        return <int64_t> self.plan(dev, p, &l).each * p.w.len[0] * p.w.len[4] * 4
+        form = self.layout(dev, p)
+        return <int64_t> self.plan(dev, p, &form).each * p.w.len[0] * p.w.len[4] * 4
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef layout_t l = self.layout(dev, p)
-        cdef mx_signal g = self.plan(dev, p, &l)
+        cdef layout_t form = self.layout(dev, p)
+        cdef mx_signal g = self.plan(dev, p, &form)
         cdef int64_t splits = g.each, size = 4 if p.w.type == MX_FLOAT else 2, taps = p.w.len[4], groups
         g.each = <int> ceil_div(g.units, splits)
-        spec = self.kernel(p, "conv/gpu/signals_weights.cl", "conv_signals_weights", &l, {
-            "TILES": int(l.tiles), "FILTERS": l.filters, "LANES": l.lanes, "POSITIONS": l.columns})
+        spec = self.kernel(p, "conv/gpu/signals_weights.cl", "conv_signals_weights", &form, {
+            "TILES": int(form.tiles), "FILTERS": form.filters, "LANES": form.lanes, "POSITIONS": form.columns})
         args = (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_Y, size), Arg.slot_of(SLOT_WORKSPACE, 4),
                 struct_arg(&g, sizeof(g)))
         groups = splits * g.blocks * g.channels
-        return Solution([Step(spec, args, (groups * l.group,), (l.group,)), sum_partial(p, splits, 0, taps, taps, 1)],
-                        self.workspace_bytes(dev, p))
+        return Solution([Step(spec, args, (groups * form.group,), (form.group,)),
+                         sum_partial(p, splits, 0, taps, taps, 1)], self.workspace_bytes(dev, p))

@@ -116,7 +116,7 @@ cdef class _Signal(ConvSolver):
         form = self.layout(dev, p)
         if form.scatters and p.w.len[0] // p.groups > GPU_TERMS:
             return "many filters a channel"
-        if form.scatters and 2 * self.shared(p) > form.columns * GROUP:
+        if form.scatters and 4 * self.shared(p) > 3 * form.columns * GROUP:    # units would mostly overlap
             return "a large dilation"
         if form.local > dev.local_mem:
             return "local memory"

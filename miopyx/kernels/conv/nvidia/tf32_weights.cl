@@ -36,6 +36,9 @@
 #ifndef WN /* columns of a warp: multiples of 32 */
 #define WN 64
 #endif
+#ifndef NEAREST
+#define NEAREST 1
+#endif
 #ifndef DEPTH /* pixels of a slice */
 #define DEPTH 32
 #endif
@@ -68,6 +71,9 @@ static inline void mx_copy_four_floats(uint to, __global const float *from, bool
     }
 }
 
+#if NEAREST
+#define GATHERED 2 /* neighbouring filters that a work-item reads at once; columns one by one */
+#define GATHERED_X 1
 /* To the nearest number of 11 bits, halves away from zero, once the tensor core has cut the others off; not of a NaN,
  * which would become zero. */
 static inline uint mx_for_cutting(uint bits)
@@ -75,12 +81,15 @@ static inline uint mx_for_cutting(uint bits)
     asm("{ .reg .pred number; setp.num.f32 number, %0, %0; @number add.u32 %0, %0, 0x1000; }" : "+r"(bits));
     return bits;
 }
-
-static inline uint4 mx_four_rounded(__local const uint *from)
+#else
+#define GATHERED 4
+#define GATHERED_X 4
+/* Longer by about half of what the tensor core cuts, in the mean over numbers of one exponent. */
+static inline uint mx_for_cutting(uint bits)
 {
-    const uint4 v = *(__local const uint4 *)from;
-    return (uint4)(mx_for_cutting(v.x), mx_for_cutting(v.y), mx_for_cutting(v.z), mx_for_cutting(v.w));
+    return as_uint(as_float(bits) * (1.0f + 0x1.62ep-12f));
 }
+#endif
 
 static inline __attribute__((always_inline)) void mx_weights(
     __global const float *X, __global const float *Y, __global float *partial, const MX_PROBLEM MX_GIVEN,
@@ -99,9 +108,9 @@ static inline __attribute__((always_inline)) void mx_weights(
     int left = min(split_slices, PERSISTENT ? tiles * slices - number * split_slices : slices - first);
 
     const int warp_m = warp % (BM / WM) * WM, warp_n = warp / (BM / WM) * WN;
-    __local const uint *a_from = (__local const uint *)stages + (lane & 3) * Y_PITCH + warp_m + (lane >> 2) * 4;
+    __local const uint *a_from = (__local const uint *)stages + (lane & 3) * Y_PITCH + warp_m + (lane >> 2) * GATHERED;
     __local const uint *b_from =
-        (__local const uint *)stages + DEPTH * Y_PITCH + (lane & 3) * X_PITCH + warp_n + (lane >> 2) * 4;
+        (__local const uint *)stages + DEPTH * Y_PITCH + (lane & 3) * X_PITCH + warp_n + (lane >> 2) * GATHERED_X;
     const uint shared = mx_shared(stages);
 
     for (; left > 0; tile++, first = 0) {
@@ -196,19 +205,36 @@ static inline __attribute__((always_inline)) void mx_weights(
             for (int step = 0; step < DEPTH / 8; step++) {
                 uint a[WM / 16][4], b[WN / 8][2];
 #pragma unroll
-                for (int half = 0; half < 2; half++) { /* of the 8 pixels */
+                for (int k = 0; k < 2; k++) { /* four pixels each */
+                    __local const uint *a_at = a_from + at + (step * 8 + k * 4) * Y_PITCH;
+                    __local const uint *b_at = b_from + at + (step * 8 + k * 4) * X_PITCH;
+#if NEAREST
 #pragma unroll
-                    for (int i = 0; i < WM / 32; i++) {
-                        const uint4 v = mx_four_rounded(a_from + at + (step * 8 + half * 4) * Y_PITCH + i * 32);
-                        a[i * 2][half * 2] = v.x, a[i * 2][half * 2 + 1] = v.y;
-                        a[i * 2 + 1][half * 2] = v.z, a[i * 2 + 1][half * 2 + 1] = v.w;
+                    for (int i = 0; i < WM / 16; i++) {
+                        const uint2 v = *(__local const uint2 *)(a_at + i * 16);
+                        a[i][k * 2] = v.x, a[i][k * 2 + 1] = v.y;
                     }
 #pragma unroll
-                    for (int j = 0; j < WN / 32; j++) {
-                        const uint4 v = mx_four_rounded(b_from + at + (step * 8 + half * 4) * X_PITCH + j * 32);
-                        b[j * 4][half] = v.x, b[j * 4 + 1][half] = v.y;
-                        b[j * 4 + 2][half] = v.z, b[j * 4 + 3][half] = v.w;
+                    for (int j = 0; j < WN / 8; j++)
+                        b[j][k] = b_at[j * 8];
+#else
+#pragma unroll
+                    for (int i = 0; i < WM / 16; i += 2) {
+                        const uint4 v = *(__local const uint4 *)(a_at + i * 16);
+                        a[i][k * 2] = v.x, a[i][k * 2 + 1] = v.y, a[i + 1][k * 2] = v.z, a[i + 1][k * 2 + 1] = v.w;
                     }
+#pragma unroll
+                    for (int j = 0; j < WN / 8; j += 4) {
+                        const uint4 v = *(__local const uint4 *)(b_at + j * 8);
+                        b[j][k] = v.x, b[j + 1][k] = v.y, b[j + 2][k] = v.z, b[j + 3][k] = v.w;
+                    }
+#endif
+#pragma unroll
+                    for (int i = 0; i < WM / 16; i++)
+                        a[i][k * 2] = mx_for_cutting(a[i][k * 2]), a[i][k * 2 + 1] = mx_for_cutting(a[i][k * 2 + 1]);
+#pragma unroll
+                    for (int j = 0; j < WN / 8; j++)
+                        b[j][k] = mx_for_cutting(b[j][k]);
                 }
                 COPY_STEP(step);
                 MX_EACH_PRODUCT(i, j)
@@ -223,10 +249,20 @@ static inline __attribute__((always_inline)) void mx_weights(
         }
 
         const long slot = PERSISTENT ? number + tile : number;
-        const int m = warp_m + (lane >> 2) * 4, n = warp_n + (lane & 3) * 8;
+        const int m = warp_m + (lane >> 2) * GATHERED, n = warp_n + (lane & 3) * 2 * GATHERED_X;
         __global float *to = partial + slot * (BM * BN) + m * BN + n;
 #pragma unroll
         for (int i = 0; i < WM / 16; i++)
+#if NEAREST
+#pragma unroll
+            for (int j = 0; j < WN / 8; j++)
+#pragma unroll
+                for (int l = 0; l < 4; l += 2) {
+                    const int row = i * 16 + l / 2, column = j * 8;
+                    if (m0 + m + row < g.filters && n0 + n + column < columns)
+                        *(__global float2 *)(to + row * BN + column) = (float2)(sums[i][j][l], sums[i][j][l + 1]);
+                }
+#else
 #pragma unroll
             for (int j = 0; j < WN / 8; j += 4)
 #pragma unroll
@@ -236,6 +272,7 @@ static inline __attribute__((always_inline)) void mx_weights(
                         *(__global float4 *)(to + row * BN + column) =
                             (float4)(sums[i][j][l], sums[i][j + 1][l], sums[i][j + 2][l], sums[i][j + 3][l]);
                 }
+#endif
     }
 }
 

@@ -166,7 +166,7 @@ def test_every_tile_of_weights(gpu, host, rng, name):
         for config in configurations_of(solver, gpu.device, example.problem(2)):
             check(gpu, example, 2, solver, rng, config)
             tiles.add(config)
-    assert len(tiles) == 6 if name == "all tiles" else len(tiles) >= 1
+    assert len(tiles) >= 6 if name == "all tiles" else len(tiles) >= 1
 
 
 def test_what_is_not_channels_last_by_fours(gpu, host, rng):
@@ -205,7 +205,7 @@ def norms(example: Example, direction: int, got: np.ndarray) -> tuple[float, flo
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_errors_are_those_of_tf32(gpu, host, rng, solver, layout, direction):
-    example = allowed(Example(SHAPES["the same, 3x3"], "float32", layout, rng, host))
+    example = allowed(Example(PLAIN, "float32", layout, rng, host))
     ours, theirs = norms(example, direction, example.run(gpu, direction, solver))
     assert 1e-5 < theirs < 5e-4
     assert ours <= 1.1 * theirs
@@ -270,8 +270,11 @@ def test_zeros_and_the_smallest_numbers(gpu, host, rng, solver, layout, directio
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("case", [PLAIN, POINTWISE], ids=["3x3", "1x1"])
 def test_inf_and_nan(gpu, host, rng, solver, case, layout, direction):
-    """They reach what depends on them; by NvTf32 all results of a filter, whose Inf meets padding, are NaN."""
-    for value in (np.inf, -np.inf, np.nan):
+    """They reach what depends on them; Inf beside padding makes NaN of more, but by NvHalves.
+
+    The last NaN is the one that NVIDIA's arithmetic gives, which rounding must not carry over into a zero.
+    """
+    for value in (np.inf, -np.inf, np.nan, np.uint32(0x7FFFFFFF).view(np.float32)):
         for which in (0, 1):
             example = allowed(Example(case, "float32", layout, rng, host))
             flat = inputs(example, direction)[which].reshape(-1)
@@ -349,7 +352,7 @@ def test_immediate_mode_takes_them_where_nothing_was_measured(gpu):
 def test_a_handle_allows_it_whatever_descriptors_say(gpu):
     x, w, y = descriptors(PLAIN, "float32")
     conv = PLAIN.conv()
-    rounding = {registry.solver_id(f"{family}Fwd") for family in FAMILIES}
+    rounding = {registry.solver_id(name) for family in FAMILIES if (name := f"{family}Fwd") in registry.BY_NAME}
 
     def solutions():
         return {s.solution_id for s in miopyx.miopenConvolutionForwardGetSolution(gpu, w, x, conv, y, 99)}

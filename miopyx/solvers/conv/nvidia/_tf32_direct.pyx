@@ -358,7 +358,7 @@ cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
 
 
 cdef enum:
-    WEIGHT_TILES = 6
+    WEIGHT_TILES = 12
     LONGEST_OF_VOLUME = 10  # taps along an axis of three: conv/nvidia/taps.h
 
 # Tiles of backward weights.
@@ -369,8 +369,16 @@ TILES[2] = tile_t(128, 128, 128, 2, 32, 1.40, 4)
 TILES[3] = tile_t(64, 256, 128, 2, 16, 0.80, 4)
 TILES[4] = tile_t(256, 64, 128, 2, 16, 0.80, 4)
 TILES[5] = tile_t(64, 64, 128, 3, 32, 1.10, 4)
+TILES[6] = tile_t(128, 256, 256, 1, 32, 1.40, 4)
+TILES[7] = tile_t(256, 128, 256, 1, 32, 1.40, 4)
+TILES[8] = tile_t(128, 128, 128, 2, 32, 1.40, 4)
+TILES[9] = tile_t(64, 256, 128, 2, 16, 0.80, 4)
+TILES[10] = tile_t(256, 64, 128, 2, 16, 0.80, 4)
+TILES[11] = tile_t(64, 64, 128, 3, 32, 1.10, 4)
 cdef tuple TILE_DEFINES = (
-    {"STAGES": 4}, {"STAGES": 4}, {"STAGES": 3}, {"STAGES": 5}, {"STAGES": 5}, {"STAGES": 4, "WM": 32, "WN": 32})
+    {"STAGES": 4}, {"STAGES": 4}, {"STAGES": 3}, {"STAGES": 5}, {"STAGES": 5}, {"STAGES": 4, "WM": 32, "WN": 32},
+    {"STAGES": 4, "NEAREST": 0}, {"STAGES": 4, "NEAREST": 0}, {"STAGES": 3, "NEAREST": 0}, {"STAGES": 5, "NEAREST": 0},
+    {"STAGES": 5, "NEAREST": 0}, {"STAGES": 4, "WM": 32, "WN": 32, "NEAREST": 0})
 cdef tuple WEIGHTS_TABLE = (("TILE", tuple(range(WEIGHT_TILES))),)
 
 

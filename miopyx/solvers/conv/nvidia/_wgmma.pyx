@@ -761,10 +761,10 @@ cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept:
                          2 * (elements_of(&p.x) + elements_of(&p.y)), _columns_in_a_row(p, &s))
 
 
-cdef split_k_t split_k_among(Device dev, const mx_conv_problem* p, const split_k_t* operands, const tile_t* tiles,
+cdef split_k_t split_k_among(Device dev, const mx_conv_problem* p, const split_k_t* whole, const tile_t* tiles,
                              int count, int64_t read, bint in_a_row, int wanted=-1) noexcept:
-    """The same of some tiles, or of the one `wanted`, for operands of `read` bytes in all."""
-    cdef split_k_t s = operands[0], t = operands[0]
+    """The same of some tiles, or of the one `wanted`; `whole` lacks the split, x and dy have `read` bytes."""
+    cdef split_k_t s = whole[0], t = whole[0]
     cdef int64_t pixels = p.y.len[0] * p.y.len[3] * p.y.len[4], units = max(1, dev.compute_units)
     cdef int64_t number, splits, at_once, slices, least
     cdef double cost, best = -1, part, end

@@ -36,6 +36,9 @@
 #ifndef WN /* columns of a warp: multiples of 32 */
 #define WN 64
 #endif
+#ifndef EARLY
+#define EARLY 1
+#endif
 #ifndef NEAREST
 #define NEAREST 1
 #endif
@@ -90,6 +93,38 @@ static inline uint mx_for_cutting(uint bits)
     return as_uint(as_float(bits) * (1.0f + 0x1.62ep-12f));
 }
 #endif
+
+/* A warp's fragments of 8 pixels. */
+static inline __attribute__((always_inline)) void mx_load_step(
+    uint (*a)[4], uint (*b)[2], __local const uint *a_from, __local const uint *b_from)
+{
+#pragma unroll
+    for (int k = 0; k < 2; k++) { /* four pixels each */
+#if NEAREST
+#pragma unroll
+        for (int i = 0; i < WM / 16; i++) {
+            const uint2 v = *(__local const uint2 *)(a_from + k * 4 * Y_PITCH + i * 16);
+            a[i][k * 2] = mx_for_cutting(v.x), a[i][k * 2 + 1] = mx_for_cutting(v.y);
+        }
+#pragma unroll
+        for (int j = 0; j < WN / 8; j++)
+            b[j][k] = mx_for_cutting(b_from[k * 4 * X_PITCH + j * 8]);
+#else
+#pragma unroll
+        for (int i = 0; i < WM / 16; i += 2) {
+            const uint4 v = *(__local const uint4 *)(a_from + k * 4 * Y_PITCH + i * 16);
+            a[i][k * 2] = mx_for_cutting(v.x), a[i][k * 2 + 1] = mx_for_cutting(v.y);
+            a[i + 1][k * 2] = mx_for_cutting(v.z), a[i + 1][k * 2 + 1] = mx_for_cutting(v.w);
+        }
+#pragma unroll
+        for (int j = 0; j < WN / 8; j += 4) {
+            const uint4 v = *(__local const uint4 *)(b_from + k * 4 * X_PITCH + j * 8);
+            b[j][k] = mx_for_cutting(v.x), b[j + 1][k] = mx_for_cutting(v.y);
+            b[j + 2][k] = mx_for_cutting(v.z), b[j + 3][k] = mx_for_cutting(v.w);
+        }
+#endif
+    }
+}
 
 static inline __attribute__((always_inline)) void mx_weights(
     __global const float *X, __global const float *Y, __global float *partial, const MX_PROBLEM MX_GIVEN,
@@ -178,11 +213,14 @@ static inline __attribute__((always_inline)) void mx_weights(
     } while (0)
 #define NEXT_SLICE()                                                                                               \
     do {                                                                                                           \
-        MX_COMMIT();                                                                                               \
         pixel += DEPTH;                                                                                            \
         fill = fill == STAGES - 1 ? 0 : fill + 1;                                                                  \
         PLACE_SLICE();                                                                                             \
     } while (0)
+
+#define LOAD_STEP(a, b, step)                                                                                      \
+    mx_load_step(a, b, a_from + stage * STAGE_WORDS + (step) * 8 * Y_PITCH,                                        \
+                 b_from + stage * STAGE_WORDS + (step) * 8 * X_PITCH)
 
         PLACE_SLICE();
 #pragma unroll 1
@@ -190,59 +228,56 @@ static inline __attribute__((always_inline)) void mx_weights(
 #pragma unroll
             for (int step = 0; step < DEPTH / 8; step++)
                 COPY_STEP(step);
+            MX_COMMIT();
             NEXT_SLICE();
         }
         float sums[WM / 16][WN / 8][4];
         MX_EACH_SUM(i, j, l, 1)
             sums[i][j][l] = 0;
         int stage = 0;
+#if EARLY
+        uint a[2][WM / 16][4], b[2][WN / 8][2];
+        MX_WAIT(STAGES - 2);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        LOAD_STEP(a[0], b[0], 0);
+#pragma unroll 1
+        for (int slice = first; slice < end; slice++) {
+#pragma unroll
+            for (int step = 0; step < DEPTH / 8; step++) {
+                if (step < DEPTH / 8 - 1) {
+                    LOAD_STEP(a[(step + 1) % 2], b[(step + 1) % 2], step + 1);
+                    COPY_STEP(step);
+                } else {
+                    COPY_STEP(step);
+                    MX_COMMIT();
+                    MX_WAIT(STAGES - 2);
+                    barrier(CLK_LOCAL_MEM_FENCE);
+                    stage = stage == STAGES - 1 ? 0 : stage + 1;
+                    LOAD_STEP(a[0], b[0], 0);
+                    NEXT_SLICE();
+                }
+                MX_EACH_PRODUCT(i, j)
+                    MX_MULTIPLY(sums[i][j], a[step % 2][i], b[step % 2][j]);
+            }
+        }
+#else
 #pragma unroll 1
         for (int slice = first; slice < end; slice++) {
             MX_WAIT(STAGES - 2);
             barrier(CLK_LOCAL_MEM_FENCE);
-            const int at = stage * STAGE_WORDS;
 #pragma unroll
             for (int step = 0; step < DEPTH / 8; step++) {
                 uint a[WM / 16][4], b[WN / 8][2];
-#pragma unroll
-                for (int k = 0; k < 2; k++) { /* four pixels each */
-                    __local const uint *a_at = a_from + at + (step * 8 + k * 4) * Y_PITCH;
-                    __local const uint *b_at = b_from + at + (step * 8 + k * 4) * X_PITCH;
-#if NEAREST
-#pragma unroll
-                    for (int i = 0; i < WM / 16; i++) {
-                        const uint2 v = *(__local const uint2 *)(a_at + i * 16);
-                        a[i][k * 2] = v.x, a[i][k * 2 + 1] = v.y;
-                    }
-#pragma unroll
-                    for (int j = 0; j < WN / 8; j++)
-                        b[j][k] = b_at[j * 8];
-#else
-#pragma unroll
-                    for (int i = 0; i < WM / 16; i += 2) {
-                        const uint4 v = *(__local const uint4 *)(a_at + i * 16);
-                        a[i][k * 2] = v.x, a[i][k * 2 + 1] = v.y, a[i + 1][k * 2] = v.z, a[i + 1][k * 2 + 1] = v.w;
-                    }
-#pragma unroll
-                    for (int j = 0; j < WN / 8; j += 4) {
-                        const uint4 v = *(__local const uint4 *)(b_at + j * 8);
-                        b[j][k] = v.x, b[j + 1][k] = v.y, b[j + 2][k] = v.z, b[j + 3][k] = v.w;
-                    }
-#endif
-#pragma unroll
-                    for (int i = 0; i < WM / 16; i++)
-                        a[i][k * 2] = mx_for_cutting(a[i][k * 2]), a[i][k * 2 + 1] = mx_for_cutting(a[i][k * 2 + 1]);
-#pragma unroll
-                    for (int j = 0; j < WN / 8; j++)
-                        b[j][k] = mx_for_cutting(b[j][k]);
-                }
+                LOAD_STEP(a, b, step);
                 COPY_STEP(step);
                 MX_EACH_PRODUCT(i, j)
                     MX_MULTIPLY(sums[i][j], a[i], b[j]);
             }
+            MX_COMMIT();
             NEXT_SLICE();
             stage = stage == STAGES - 1 ? 0 : stage + 1;
         }
+#endif
         if (PERSISTENT && left > 0) {
             MX_WAIT(0);
             barrier(CLK_LOCAL_MEM_FENCE);

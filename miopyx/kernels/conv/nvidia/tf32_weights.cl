@@ -8,8 +8,8 @@
  * Grid: one axis, local THREADS, global THREADS * (tiles * splits, or ceil(tiles * slices / split_slices)).
  * x and dy have their channels last, with multiples of 4 channels a group, and of 4 floats from pixel to pixel.
  * Local memory: a ring of STAGES slices of DEPTH pixels; a row is a pixel's filters, or columns, and 8 floats that keep
- * four rows in different banks.  Work-items read 4 neighbours of a row at once, so a warp's filters and columns are not
- * in the order of mma.sync: number 4 g + e of each 32 is row g, or column g, of its product e.
+ * four rows in different banks.  Work-items read two neighbouring filters at once, so a warp's filters are not in the
+ * order of mma.sync: filters 2 g and 2 g + 1 of each 16 are rows g and g + 8.
  * partial[slot][BM][BN]; conv/nvidia/hopper_sum.cl adds them up (IN_ROWS).
  * Rounding: half of what the tensor core cuts is added first.
  * Bound by: mma.sync (two thirds of wgmma's rate), memory where filters and columns are few.
@@ -35,12 +35,6 @@
 #endif
 #ifndef WN /* columns of a warp: multiples of 32 */
 #define WN 64
-#endif
-#ifndef EARLY
-#define EARLY 1
-#endif
-#ifndef NEAREST
-#define NEAREST 1
 #endif
 #ifndef DEPTH /* pixels of a slice */
 #define DEPTH 32
@@ -74,9 +68,8 @@ static inline void mx_copy_four_floats(uint to, __global const float *from, bool
     }
 }
 
-#if NEAREST
 #define GATHERED 2 /* neighbouring filters that a work-item reads at once; columns one by one */
-#define GATHERED_X 1
+
 /* To the nearest number of 11 bits, halves away from zero, once the tensor core has cut the others off; not of a NaN,
  * which would become zero. */
 static inline uint mx_for_cutting(uint bits)
@@ -84,15 +77,6 @@ static inline uint mx_for_cutting(uint bits)
     asm("{ .reg .pred number; setp.num.f32 number, %0, %0; @number add.u32 %0, %0, 0x1000; }" : "+r"(bits));
     return bits;
 }
-#else
-#define GATHERED 4
-#define GATHERED_X 4
-/* Longer by about half of what the tensor core cuts, in the mean over numbers of one exponent. */
-static inline uint mx_for_cutting(uint bits)
-{
-    return as_uint(as_float(bits) * (1.0f + 0x1.62ep-12f));
-}
-#endif
 
 /* A warp's fragments of 8 pixels. */
 static inline __attribute__((always_inline)) void mx_load_step(
@@ -100,7 +84,6 @@ static inline __attribute__((always_inline)) void mx_load_step(
 {
 #pragma unroll
     for (int k = 0; k < 2; k++) { /* four pixels each */
-#if NEAREST
 #pragma unroll
         for (int i = 0; i < WM / 16; i++) {
             const uint2 v = *(__local const uint2 *)(a_from + k * 4 * Y_PITCH + i * 16);
@@ -109,20 +92,6 @@ static inline __attribute__((always_inline)) void mx_load_step(
 #pragma unroll
         for (int j = 0; j < WN / 8; j++)
             b[j][k] = mx_for_cutting(b_from[k * 4 * X_PITCH + j * 8]);
-#else
-#pragma unroll
-        for (int i = 0; i < WM / 16; i += 2) {
-            const uint4 v = *(__local const uint4 *)(a_from + k * 4 * Y_PITCH + i * 16);
-            a[i][k * 2] = mx_for_cutting(v.x), a[i][k * 2 + 1] = mx_for_cutting(v.y);
-            a[i + 1][k * 2] = mx_for_cutting(v.z), a[i + 1][k * 2 + 1] = mx_for_cutting(v.w);
-        }
-#pragma unroll
-        for (int j = 0; j < WN / 8; j += 4) {
-            const uint4 v = *(__local const uint4 *)(b_from + k * 4 * X_PITCH + j * 8);
-            b[j][k] = mx_for_cutting(v.x), b[j + 1][k] = mx_for_cutting(v.y);
-            b[j + 2][k] = mx_for_cutting(v.z), b[j + 3][k] = mx_for_cutting(v.w);
-        }
-#endif
     }
 }
 
@@ -145,7 +114,7 @@ static inline __attribute__((always_inline)) void mx_weights(
     const int warp_m = warp % (BM / WM) * WM, warp_n = warp / (BM / WM) * WN;
     __local const uint *a_from = (__local const uint *)stages + (lane & 3) * Y_PITCH + warp_m + (lane >> 2) * GATHERED;
     __local const uint *b_from =
-        (__local const uint *)stages + DEPTH * Y_PITCH + (lane & 3) * X_PITCH + warp_n + (lane >> 2) * GATHERED_X;
+        (__local const uint *)stages + DEPTH * Y_PITCH + (lane & 3) * X_PITCH + warp_n + (lane >> 2);
     const uint shared = mx_shared(stages);
 
     for (; left > 0; tile++, first = 0) {
@@ -235,32 +204,6 @@ static inline __attribute__((always_inline)) void mx_weights(
         MX_EACH_SUM(i, j, l, 1)
             sums[i][j][l] = 0;
         int stage = 0;
-#if EARLY
-        uint a[2][WM / 16][4], b[2][WN / 8][2];
-        MX_WAIT(STAGES - 2);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        LOAD_STEP(a[0], b[0], 0);
-#pragma unroll 1
-        for (int slice = first; slice < end; slice++) {
-#pragma unroll
-            for (int step = 0; step < DEPTH / 8; step++) {
-                if (step < DEPTH / 8 - 1) {
-                    LOAD_STEP(a[(step + 1) % 2], b[(step + 1) % 2], step + 1);
-                    COPY_STEP(step);
-                } else {
-                    COPY_STEP(step);
-                    MX_COMMIT();
-                    MX_WAIT(STAGES - 2);
-                    barrier(CLK_LOCAL_MEM_FENCE);
-                    stage = stage == STAGES - 1 ? 0 : stage + 1;
-                    LOAD_STEP(a[0], b[0], 0);
-                    NEXT_SLICE();
-                }
-                MX_EACH_PRODUCT(i, j)
-                    MX_MULTIPLY(sums[i][j], a[step % 2][i], b[step % 2][j]);
-            }
-        }
-#else
 #pragma unroll 1
         for (int slice = first; slice < end; slice++) {
             MX_WAIT(STAGES - 2);
@@ -277,18 +220,16 @@ static inline __attribute__((always_inline)) void mx_weights(
             NEXT_SLICE();
             stage = stage == STAGES - 1 ? 0 : stage + 1;
         }
-#endif
         if (PERSISTENT && left > 0) {
             MX_WAIT(0);
             barrier(CLK_LOCAL_MEM_FENCE);
         }
 
         const long slot = PERSISTENT ? number + tile : number;
-        const int m = warp_m + (lane >> 2) * GATHERED, n = warp_n + (lane & 3) * 2 * GATHERED_X;
+        const int m = warp_m + (lane >> 2) * GATHERED, n = warp_n + (lane & 3) * 2;
         __global float *to = partial + slot * (BM * BN) + m * BN + n;
 #pragma unroll
         for (int i = 0; i < WM / 16; i++)
-#if NEAREST
 #pragma unroll
             for (int j = 0; j < WN / 8; j++)
 #pragma unroll
@@ -297,17 +238,6 @@ static inline __attribute__((always_inline)) void mx_weights(
                     if (m0 + m + row < g.filters && n0 + n + column < columns)
                         *(__global float2 *)(to + row * BN + column) = (float2)(sums[i][j][l], sums[i][j][l + 1]);
                 }
-#else
-#pragma unroll
-            for (int j = 0; j < WN / 8; j += 4)
-#pragma unroll
-                for (int l = 0; l < 4; l++) {
-                    const int row = i / 2 * 32 + i % 2 * 2 + l / 2, column = j * 8 + l % 2 * 4;
-                    if (m0 + m + row < g.filters && n0 + n + column < columns)
-                        *(__global float4 *)(to + row * BN + column) =
-                            (float4)(sums[i][j][l], sums[i][j + 1][l], sums[i][j + 2][l], sums[i][j + 3][l]);
-                }
-#endif
     }
 }
 

@@ -358,24 +358,19 @@ cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
 
 
 cdef enum:
-    WEIGHT_TILES = 24
+    WEIGHT_TILES = 6
     LONGEST_OF_VOLUME = 10  # taps along an axis of three: conv/nvidia/taps.h
 
 # Tiles of backward weights.
 cdef tile_t[WEIGHT_TILES] TILES
-TILES[0] = tile_t(128, 256, 256, 1, 32, 1.40, 4)
-TILES[1] = tile_t(256, 128, 256, 1, 32, 1.40, 4)
-TILES[2] = tile_t(128, 128, 128, 2, 32, 1.40, 4)
-TILES[3] = tile_t(64, 256, 128, 2, 16, 0.80, 4)
-TILES[4] = tile_t(256, 64, 128, 2, 16, 0.80, 4)
-TILES[5] = tile_t(64, 64, 128, 3, 32, 1.10, 4)
-cdef int _i
-for _i in range(6, WEIGHT_TILES):
-    TILES[_i] = TILES[_i % 6]
-cdef tuple _DEFINES = (
+TILES[0] = tile_t(128, 256, 256, 1, 32, 1.55, 4)
+TILES[1] = tile_t(256, 128, 256, 1, 32, 1.70, 4)
+TILES[2] = tile_t(128, 128, 128, 2, 32, 1.70, 4)
+TILES[3] = tile_t(64, 256, 128, 2, 16, 1.40, 4)
+TILES[4] = tile_t(256, 64, 128, 2, 16, 1.40, 4)
+TILES[5] = tile_t(64, 64, 128, 3, 32, 1.00, 4)
+cdef tuple TILE_DEFINES = (
     {"STAGES": 4}, {"STAGES": 4}, {"STAGES": 3}, {"STAGES": 5}, {"STAGES": 5}, {"STAGES": 4, "WM": 32, "WN": 32})
-cdef tuple TILE_DEFINES = tuple([{**d, "EARLY": early, "NEAREST": nearest} for early in (0, 1) for nearest in (1, 0)
-                                 for d in _DEFINES])
 cdef tuple WEIGHTS_TABLE = (("TILE", tuple(range(WEIGHT_TILES))),)
 
 

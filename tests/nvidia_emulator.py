@@ -206,6 +206,8 @@ _INSTRUCTIONS: list[tuple[str, Callable[[re.Match, list[str]], str]]] = [
     (r"and\.b32", lambda m, o: f"{_u32(o[0])} = {_u32(o[1])} & {_u32(o[2])};"),
     (r"add\.s64", lambda m, o: f"{_u64(o[0])} = {_u64(o[1])} + {_u64(o[2])};"),
     (r"add\.f32", lambda m, o: f"{_f32(o[0])} = {_f32(o[1])} + {_f32(o[2])};"),
+    (r"setp\.num\.f32", lambda m, o: f"{o[0]} = {_f32(o[1])} == {_f32(o[1])} && {_f32(o[2])} == {_f32(o[2])};"),
+    (r"add\.[su]32", lambda m, o: f"{_u32(o[0])} = {_u32(o[1])} + {_u32(o[2])};"),
     (r"setp\.(eq|ne)\.[us]32", lambda m, o: f"{o[0]} = {_u32(o[1])} {'==' if m[1] == 'eq' else '!='} {_u32(o[2])};"),
     (r"selp\.s32", lambda m, o: f"{_u32(o[0])} = {o[3]} ? {_u32(o[1])} : {_u32(o[2])};"),
 ]

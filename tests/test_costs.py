@@ -31,6 +31,7 @@ MODERN = ROOT / "bench" / "results" / "h100-modern-measurements.jsonl.bz2"
 LATER = ROOT / "bench" / "results" / "h100-taps-tf32-measurements.jsonl.bz2"  # of solvers that nobody had timed before
 DIRECT = ROOT / "bench" / "results" / "h100-tf32-direct-measurements.jsonl.bz2"  # of NvWgmmaTf32, on problems of LATER
 EIGHT = ROOT / "bench" / "results" / "h100-float8-measurements.jsonl.bz2"
+SIGNALS = ROOT / "bench" / "results" / "h100-signals-measurements.jsonl.bz2"  # and of NvMmaTf32Wrw
 PROBLEMS = 60
 CONV = [solver for solver in registry.CONV if not solver.last_resort]
 LINES = [Line("NvPairsWrw", 32, 0.03, 361, {"launch": 4.0, "slices": 2.5}),
@@ -337,7 +338,7 @@ def test_no_worse_than_the_index_was(tmp_path):
     2.51.  On the others', grouped and of int8, patches and large depthwise filters, the index when they were timed: 624
     of 838, 1.15, 6.38.
     """
-    rows = [json.loads(line) for path in (MEASUREMENTS, GROUPED, MODERN, LATER, DIRECT, EIGHT)
+    rows = [json.loads(line) for path in (MEASUREMENTS, GROUPED, MODERN, LATER, DIRECT, EIGHT, SIGNALS)
             for line in bz2.decompress(path.read_bytes()).decode().splitlines()]
     device, _ = costs._device(rows)
     problems = costs.measured(rows, device)

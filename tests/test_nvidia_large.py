@@ -35,6 +35,7 @@ CASES = [  # with types and layouts
     (conv_case(5, 16, 64, (32, 32), (4, 4), (0, 0), (4, 4)), "float32", "packed"),
     (conv_case(7, 64, 64, (16, 15), (3, 3), (1, 1)), "int8", "channels last"),
     (conv_case(7, 64, 72, (16, 15), (3, 3), (1, 1)), "float32, TF32", "packed"),
+    (conv_case(7, 64, 72, (16, 15), (3, 3), (1, 1)), "float32, TF32", "channels last"),
 ]
 
 

@@ -71,7 +71,7 @@ def test_every_solver_has_a_case(handle):
     """A solver that no case reaches is not tested; those of other hardware say that they need it."""
     reasons = {s.id: set() for s in registry.CONV if s.on_host == handle.device.is_host}
     for case in conv_cases():
-        for dtype, layout in itertools.product(("float32", "float16", "int8"), LAYOUTS[:2]):
+        for dtype, layout in itertools.product(("float32", "float16", "int8", "float8_e4m3fn"), LAYOUTS[:2]):
             for direction in range(3 if dtype != "int8" else 1):
                 for rounded in range(2 if dtype == "float32" else 1):
                     conv = case.conv()

@@ -15,7 +15,7 @@ from .conv.cpu import _grouped as _cpu_grouped
 from .conv.cpu import _implicit as _cpu_implicit
 from .conv.cpu import _implicit_nhwc, _implicit_weights
 from .conv.cpu import _winograd as _cpu_winograd
-from .conv.gpu import _depthwise
+from .conv.gpu import _depthwise, _signals
 from .conv.gpu import _implicit as _gpu_implicit
 from .conv.gpu import _winograd as _gpu_winograd
 from .conv.nvidia import _depthwise as _nv_depthwise
@@ -39,7 +39,7 @@ from .layers import _activation, _batchnorm, _bias, _empty, _layernorm, _lrn, _p
 CONV: tuple[Solver, ...] = (
     _wgmma.NvWgmmaFwd(), _wgmma.NvWgmmaBwd(), _wgmma.NvWgmmaWrw(), _taps.NvTapsWrw(),
     _tf32.NvTf32Fwd(), _tf32.NvTf32Bwd(), _tf32.NvTf32Wrw(),
-    _tf32_direct.NvWgmmaTf32Fwd(), _tf32_direct.NvWgmmaTf32Bwd(),
+    _tf32_direct.NvWgmmaTf32Fwd(), _tf32_direct.NvWgmmaTf32Bwd(), _tf32_direct.NvMmaTf32Wrw(),
     _pairs.NvHalvesFwd(), _pairs.NvHalvesBwd(), _pairs.NvHalvesWrw(),
     _pairs.NvPairsFwd(), _pairs.NvPairsBwd(), _pairs.NvPairsWrw(), _pairs_taps.NvPairTapsWrw(),
     _patches.NvPatchesFwd(), _patches.NvPatchesBwd(), _patches.NvPatchesWrw(),
@@ -49,6 +49,7 @@ CONV: tuple[Solver, ...] = (
     _small.NvSmallFwd(), _small.NvSmallBwd(), _small.NvSmallWrw(),
     _grouped.NvGroupedFwd(), _grouped.NvGroupedBwd(), _grouped.NvGroupedWrw(),
     _nv_depthwise.NvDepthwiseWrw(),
+    _signals.SignalFwd(), _signals.SignalBwd(), _signals.SignalWrw(),
     _depthwise.DepthwiseFwd(), _depthwise.DepthwiseBwd(), _depthwise.DepthwiseWrw(),
     _cpu_grouped.CpuGroupedFwd(), _cpu_grouped.CpuGroupedBwd(), _cpu_grouped.CpuGroupedWrw(),
     _cpu_winograd.CpuWinogradF4Fwd(), _cpu_winograd.CpuWinogradF4Bwd(), _cpu_winograd.CpuWinogradF4Wrw(),

@@ -10,6 +10,7 @@
 #endif
 
 #include "conv/gpu/depthwise_args.h"
+#include "conv/gpu/widen.h"
 #include "include/quotient.h"
 
 #define TAPS (R * S)
@@ -44,44 +45,6 @@
 #define MASKED_4(v, mask) MX_JOIN(as_, MX_JOIN(STORAGE(X_TYPE), 4))(MX_JOIN(as_, WORDS_4)(v) & (mask))
 #define MASKED_8(v, mask) MX_JOIN(as_, MX_JOIN(STORAGE(X_TYPE), 8))(MX_JOIN(as_, WORDS_8)(v) & (mask))
 #define ALL_IF(condition) ((condition) ? 0xffffffffu : 0u)
-
-/* Two bytes in a register are a float, and back. */
-#if MX_TYPE(X_TYPE) == MX_TYPE_float
-#define WIDEN(v) (v)
-#define NARROW(v) (v)
-#elif MX_TYPE(X_TYPE) == MX_TYPE_bfloat16
-#define WIDEN(v) as_float((uint)(v) << 16)
-static inline ushort NARROW(float value)
-{
-    const uint bits = as_uint(value);
-    return (bits & 0x7fffffffu) > 0x7f800000u ? (ushort)(bits >> 16 | 0x40u)
-                                              : (ushort)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
-#elif defined(__NV_CL_C_VERSION)
-static inline float WIDEN(ushort bits)
-{
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-    return value;
-}
-static inline ushort NARROW(float value)
-{
-    ushort bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-    return bits;
-}
-#else
-static inline float WIDEN(ushort bits)
-{
-    return vload_half(0, (const half *)&bits);
-}
-static inline ushort NARROW(float value)
-{
-    ushort bits;
-    vstore_half_rte(value, 0, (half *)&bits);
-    return bits;
-}
-#endif
 
 /* A vector's elements, and a vector of them: .s0 is not for scalars, and loops over components there are none. */
 #define UNPACK_1(to, v) (to)[0] = WIDEN(v)

@@ -1,4 +1,5 @@
-/* The sum of the partial sums of conv/nvidia/hopper_weights.cl, in order: dw = alpha * sum + beta * dw.
+/* The sum of the partial sums of conv/nvidia/hopper_weights.cl and conv/nvidia/tf32_weights.cl, in order:
+ * dw = alpha * sum + beta * dw.
  *
  *   partial[slot][WG_ROWS][BN / 8][work-item][4]; a tile's slots are `tiles` slots from one to the next, `splits` of
  *   them, or next to each other where `splits` is zero (PERSISTENT).  DIRECT: the second slot of the group that the tile
@@ -6,6 +7,8 @@
  *
  *   work-group:  SHARES rows of work-items  x  256 / SHARES neighbouring fours of sums
  *                each share adds up its slots in order, then share 0 adds up the shares.
+ *
+ * IN_ROWS: partial[slot][BM][BN], and four neighbouring columns of a row are of one tap.
  *
  * Column tap * reduced + c: a tap of the product is reduced / folded taps of w in a row, `folded` channels each; those
  * behind the last are zeros.
@@ -23,6 +26,9 @@
 #endif
 #ifndef SCALED /* 1: X_TYPE is float, what was multiplied was scaled, with the roots of the inverse scales of channels */
 #define SCALED 0
+#endif
+#ifndef IN_ROWS
+#define IN_ROWS 0
 #endif
 #ifndef WG_ROWS
 #define WG_ROWS 1
@@ -51,13 +57,19 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
 {
     __local float4 shares[SHARES][WIDTH];
     const int at = get_group_id(0) * WIDTH + get_local_id(0) % WIDTH, share = get_local_id(0) / WIDTH;
+    const int tile = at / FOURS, above = mx_quotient(tile, g.by_down), group = mx_quotient(above, g.by_across);
+#if IN_ROWS
+    const int four = at % FOURS, k = (tile - above * g.down) * BM + four / (BN / 4);
+    const int column = (above - group * g.across) * BN + four % (BN / 4) * 4;
+#else
     /* Eight neighbours hold the same columns of two rows, and four times eight the next columns. */
-    const int tile = at / FOURS, item = at % 8 + at % FOURS / 32 % (ITEMS / 8) * 8;
+    const int item = at % 8 + at % FOURS / 32 % (ITEMS / 8) * 8;
     const int i = at / 8 % 4 + at % FOURS / 32 / (ITEMS / 8) * 4;
-    const int above = mx_quotient(tile, g.by_down), group = mx_quotient(above, g.by_across);
+    const int four = i * ITEMS + item;
     const int k = (tile - above * g.down) * BM + item / 128 * (WG_ROWS * 64) + i / (BN / 8) * 64 + item / 32 % 4 * 16
                   + item % 32 / 4;
     const int column = (above - group * g.across) * BN + i % (BN / 8) * 8 + item % 4 * 2;
+#endif
     bool inside = k < g.filters && column < g.columns;
     float4 sum = (float4)(0, 0, 0, 0);
     if (inside) {
@@ -71,7 +83,7 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
         const long step = (long)(DIRECT ? 2 : g.splits ? g.tiles : 1) * FOURS;
         const int own = (count + SHARES - 1) / SHARES, end = min((share + 1) * own, count);
         __global const float4 *from =
-            (__global const float4 *)(partial + partial_offset) + (long)first * FOURS + i * ITEMS + item;
+            (__global const float4 *)(partial + partial_offset) + (long)first * FOURS + four;
 #pragma unroll 4
         for (int split = share * own; split < end; split++)
             sum += from[split * step + (DIRECT && split == 0 ? FOURS : 0)];
@@ -99,6 +111,14 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
                                * roots[group * g.channels + c + l % 2];
             STORE_MIXED(X_TYPE, W, (long)(l / 2 * 8) * g.w_k + l % 2 * g.w_c, unscaled[l] * root * root, alpha, beta);
         }
+#elif IN_ROWS
+    if (g.w_c == 1 && beta == 0 && ((ulong)W & 15) == 0) {
+        *(__global float4 *)W = alpha * sum;
+        return;
+    }
+    const float sums[4] = {sum.x, sum.y, sum.z, sum.w};
+    for (int l = 0; l < 4; l++)
+        STORE_MIXED(X_TYPE, W, l * g.w_c, sums[l], alpha, beta);
 #else
     const float sums[4] = {alpha * sum.x, alpha * sum.y, alpha * sum.z, alpha * sum.w};
     const bool pairs = g.w_c == 1 && c + 1 < g.channels && beta == 0 && (((ulong)W | g.w_k * 2) & 3) == 0;

@@ -1,23 +1,27 @@
-"""Convolution of float32 on TF32 by Hopper's wgmma, straight from the tensors, where the problem allows that.
+"""Convolution of float32 on TF32, straight from the tensors, where the problem allows that.
 
-A launch rounds the filters and brings them into the kernel's order; x is read as it lies, whatever its strides.
+By Hopper's wgmma a launch rounds the filters and brings them into the kernel's order; x is read as it lies, whatever
+its strides.  Backward weights by mma.sync read x and dy as they lie, with channels last.
 """
 
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, Arg, Device, KernelSpec, Solution, Step, struct_arg
+from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_FORWARD, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport spatial_size, stride_of, sum_terms
-from ._common cimport CUT, ROUNDED, WGMMA_PEAK, divides, divisor, mx_divisor, mx_nv_conv, set_taps
+from ._common cimport (
+    CUT, LONGEST, ROUNDED, WGMMA_PEAK, divides, divisor, mx_divisor, mx_nv_conv, mx_nv_volume, set_taps, volume,
+)
 from ._mma cimport (
-    NvImplicitGemmBwd, NvImplicitGemmFwd, contiguous_pixels, megabytes, only_read, operand_args, operands, roles_of,
-    roles_t,
+    NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, contiguous_pixels, elements_of, megabytes, only_read,
+    operand_args, operands, roles_of, roles_t, set_split_k, split_k_t,
 )
 from ._tf32 cimport join_of_planes, joins, make_planes, phases_of_planes, refuse_tf32
 from ._wgmma cimport (
-    GROUP_BYTES, MAX_PHASES, mx_nv_phase, mx_nv_tiles, order_of_tiles, sort_phases, time_of_rounds,
+    GROUP_BYTES, MAX_PHASES, WEIGHTS_TERMS, axes_of, count_tiles, is_flat, mx_nv_phase, mx_nv_tiles, order_of_tiles,
+    sort_phases, split_k_among, sum_tiles, tile_t, time_of_rounds,
 )
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_tf32_args.h" nogil:
@@ -351,3 +355,117 @@ cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
         cdef mx_nv_conv[MAX_PHASES] g
         cdef int count = self.phases(p, &r, g)
         return Solution(_launches(dev, p, &r, g, count, config[0] if config else -1), r.workspace)
+
+
+cdef enum:
+    WEIGHT_TILES = 6
+    LONGEST_OF_VOLUME = 10  # taps along an axis of three: conv/nvidia/taps.h
+
+# Tiles of backward weights.
+cdef tile_t[WEIGHT_TILES] TILES
+TILES[0] = tile_t(128, 256, 256, 1, 32, 1.55, 4)
+TILES[1] = tile_t(256, 128, 256, 1, 32, 1.70, 4)
+TILES[2] = tile_t(128, 128, 128, 2, 32, 1.70, 4)
+TILES[3] = tile_t(64, 256, 128, 2, 16, 1.40, 4)
+TILES[4] = tile_t(256, 64, 128, 2, 16, 1.40, 4)
+TILES[5] = tile_t(64, 64, 128, 3, 32, 1.00, 4)
+cdef tuple TILE_DEFINES = (
+    {"STAGES": 4}, {"STAGES": 4}, {"STAGES": 3}, {"STAGES": 5}, {"STAGES": 5}, {"STAGES": 4, "WM": 32, "WN": 32})
+cdef tuple WEIGHTS_TABLE = (("TILE", tuple(range(WEIGHT_TILES))),)
+
+
+cdef bint _by_fours(const mx_tensor* t, int64_t channels) noexcept nogil:
+    """Whether a group's channels are next to each other and pixels begin at multiples of four floats."""
+    return (t.stride[1] == 1 and channels % 4 == 0
+            and (stride_of(t, 0) | stride_of(t, 2) | stride_of(t, 3) | stride_of(t, 4)) % 4 == 0)
+
+
+cdef split_k_t _split(Device dev, const mx_conv_problem* p, int wanted=-1) noexcept:
+    cdef split_k_t s
+    memset(&s, 0, sizeof(s))
+    s.x_slot, s.reduced = SLOT_X, p.w.len[1]
+    s.columns = s.reduced * p.w.len[3] * p.w.len[4]
+    return split_k_among(dev, p, &s, TILES, WEIGHT_TILES, 4 * (elements_of(&p.x) + elements_of(&p.y)), False, wanted)
+
+
+cdef bint _fills(const mx_conv_problem* p, int tile) noexcept nogil:
+    """Whether a tile is not more than half padding, but the smallest."""
+    return (TILES[tile].down <= up(p.w.len[0] // p.groups, 64)
+            and TILES[tile].across <= up(p.w.len[1] * p.w.len[3] * p.w.len[4], 64))
+
+
+cdef class NvMmaTf32Wrw(NvImplicitGemmWrw):
+    """Backward weights on TF32 by mma.sync: split-K or stream-K over pixels of x and dy as they lie, channels last."""
+
+    def __cinit__(self):
+        self.id, self.name, self.peak, self.volumes, self.long_rows = 1203, "NvMmaTf32Wrw", WGMMA_PEAK, True, True
+        self.cost_names = WEIGHTS_TERMS
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef str why = refuse_tf32(dev, p)
+        if why is not None:
+            return why
+        if p.spatial > 2 and max(p.w.len[2], p.w.len[3], p.w.len[4]) > LONGEST_OF_VOLUME:
+            return "filter size"
+        if not (_by_fours(&p.x, p.w.len[1]) and _by_fours(&p.y, p.w.len[0] // p.groups)):
+            return "not channels last by fours"
+        return NvImplicitGemmWrw.refuse(self, dev, p)
+
+    cdef int64_t copied(self, const mx_conv_problem* p) noexcept:
+        return 0
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        # Nothing is packed, which counts most where each number is used by one tap.
+        return NvImplicitGemmWrw.index(self, dev, p) * (1.8 if spatial_size(&p.w) == 1 else 1.2)
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef double terms = sum_terms(p)
+        return (ROUNDED + CUT * (min(terms, <double> LONGEST) / ADDED + 1)
+                + min(max(16.0 * max(1, dev.compute_units), terms / LONGEST), terms / ADDED) / 8 + 8)
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        """Room for the partial sums of any tile."""
+        cdef mx_conv_problem read = only_read(p)
+        cdef int64_t most = 0
+        cdef int i
+        for i in range(WEIGHT_TILES):
+            if _fills(&read, i):
+                most = max(most, _split(dev, &read, i).workspace)
+        return max(most, _split(dev, &read).workspace)
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef mx_conv_problem read = only_read(p)
+        cdef split_k_t s = _split(dev, &read)
+        count_tiles(dev, &read, &s, &TILES[s.tile], terms)
+
+    cdef tuple table(self, Device dev, const mx_conv_problem* p):
+        return WEIGHTS_TABLE
+
+    cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
+        cdef mx_conv_problem read = only_read(p)
+        return _fills(&read, config[0]) or config[0] == _split(dev, &read).tile
+
+    cdef tuple default(self, Device dev, const mx_conv_problem* p):
+        cdef mx_conv_problem read = only_read(p)
+        return (_split(dev, &read).tile,)
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef mx_conv_problem read = only_read(p)
+        cdef split_k_t s = _split(dev, &read, config[0] if config else -1)
+        cdef const tile_t* tile = &TILES[s.tile]
+        cdef mx_nv_conv g
+        cdef mx_nv_volume v
+        set_split_k(&read, &s, &g)
+        problem = struct_arg(&g, sizeof(g))
+        if g.p >> 16:
+            v = volume(&g, &read.x, &read.y)
+            problem = struct_arg(&v, sizeof(v))
+        spec = KernelSpec(
+            "conv/nvidia/tf32_weights.cl", "conv_nvidia_tf32_weights", BM=tile.down, BN=tile.across, DEPTH=tile.depth,
+            PERSISTENT=int(s.splits == 0),
+            FLAT=int(is_flat(&g) and g.y_h == g.q * g.y_w and g.y_n == g.p * g.y_h),
+            DILATED=int(g.p >> 16 == 0 and (g.tap_h != 1 or g.tap_w != 1)), **axes_of(&g), **TILE_DEFINES[s.tile])
+        args = (Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4), Arg.slot_of(SLOT_WORKSPACE, 4), problem,
+                Arg.int32(s.split_slices))
+        return Solution([Step(spec, args, (tile.threads * s.groups,), (tile.threads,)),
+                         sum_tiles(&read, &s, tile, {"IN_ROWS": 1})], self.workspace_bytes(dev, p))

@@ -26,6 +26,12 @@ cdef struct choice_t:
     int pixels, filters, ping_pong, resident
     double slice, end
 
+# A tile of backward weights: filters, columns, work-items of a group, groups at once on a compute unit, pixels of a
+# slice, what a slice and a whole tile take in microseconds.
+cdef struct tile_t:
+    int down, across, threads, resident, depth
+    double slice, end
+
 cdef tuple DATA_TERMS, WEIGHTS_TERMS     # what count_hopper and count_weights count
 
 cdef void count_weights(Device dev, const mx_conv_problem* p, const split_k_t* s, double* terms) noexcept
@@ -43,6 +49,11 @@ cdef dict axes_of(const mx_nv_conv* g)
 cdef bint at_once(const mx_conv_problem* p, const mx_nv_conv* g, int count) noexcept nogil
 cdef void sort_phases(mx_nv_conv* g, int count) noexcept nogil
 cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept
+cdef split_k_t split_k_among(Device dev, const mx_conv_problem* p, const split_k_t* whole, const tile_t* tiles,
+                             int count, int64_t read, bint in_a_row, int wanted=*) noexcept
+cdef void count_tiles(Device dev, const mx_conv_problem* p, const split_k_t* s, const tile_t* tile,
+                      double* terms) noexcept
+cdef Step sum_tiles(const mx_conv_problem* p, const split_k_t* s, const tile_t* tile, dict defines)
 cdef Step multiply_weights(const mx_conv_problem* p, const split_k_t* s, const mx_nv_conv* g)
 cdef Step sum_tiles_of(const mx_conv_problem* p, const split_k_t* s)
 cdef mx_nv_tiles order_of_tiles(const mx_nv_conv* g, int phases, int64_t down, int64_t across) noexcept nogil

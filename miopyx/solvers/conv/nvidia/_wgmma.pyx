@@ -42,12 +42,6 @@ cdef enum:
 # What is read from memory, and of partial sums written and read, in bytes a microsecond.
 cdef double MEMORY_SPEED = 4.2e6, PARTIAL_SPEED = 8e6
 
-# A tile of backward weights: filters, columns, work-items of a group, groups at once on a compute unit, what a slice
-# and a whole tile take in microseconds.
-cdef struct tile_t:
-    int down, across, threads, resident
-    double slice, end
-
 # Tiles of backward weights by their filters and columns.
 cdef enum:
     W128X256
@@ -60,14 +54,14 @@ cdef enum:
     W256X144
 
 cdef tile_t[WEIGHT_TILES] TILES
-TILES[W128X256] = tile_t(128, 256, 384, 1, 0.76, 3)
-TILES[W256X128] = tile_t(256, 128, 384, 1, 0.74, 3)
-TILES[W128X128] = tile_t(128, 128, 384, 1, 0.46, 3)
-TILES[W64X256] = tile_t(64, 256, 256, 1, 0.52, 3)
-TILES[W64X64] = tile_t(64, 64, 256, 3, 0.8, 4)
-TILES[W128X192] = tile_t(128, 192, 384, 1, 0.61, 3)
-TILES[W64X192] = tile_t(64, 192, 256, 1, 0.42, 4)
-TILES[W256X144] = tile_t(256, 144, 384, 1, 0.85, 3)
+TILES[W128X256] = tile_t(128, 256, 384, 1, DEPTH, 0.76, 3)
+TILES[W256X128] = tile_t(256, 128, 384, 1, DEPTH, 0.74, 3)
+TILES[W128X128] = tile_t(128, 128, 384, 1, DEPTH, 0.46, 3)
+TILES[W64X256] = tile_t(64, 256, 256, 1, DEPTH, 0.52, 3)
+TILES[W64X64] = tile_t(64, 64, 256, 3, DEPTH, 0.8, 4)
+TILES[W128X192] = tile_t(128, 192, 384, 1, DEPTH, 0.61, 3)
+TILES[W64X192] = tile_t(64, 192, 256, 1, DEPTH, 0.42, 4)
+TILES[W256X144] = tile_t(256, 144, 384, 1, DEPTH, 0.85, 3)
 cdef tuple TILE_DEFINES = (
     {"STAGES": 4}, {"STAGES": 4, "WG_ROWS": 2}, {"STAGES": 6}, {"STAGES": 5}, {"STAGES": 4}, {"STAGES": 5},
     {"STAGES": 6}, {"STAGES": 4, "WG_ROWS": 2})
@@ -761,21 +755,29 @@ cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept:
     same pixels, or it goes on from tile to tile, which shares slices evenly but reads all of x and dy all the time, so
     that they should fit into the L2.  Partial sums are written and read; a group that has a whole tile needs none.
     """
-    cdef split_k_t s = split_k_operands(p, True), t
-    cdef int64_t slices = ceil_div(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH), units = max(1, dev.compute_units)
-    cdef int64_t number, splits, at_once, least = ceil_div(slices * DEPTH, LONGEST)
-    cdef int64_t read = 2 * (elements_of(&p.x) + elements_of(&p.y))
+    cdef split_k_t s = split_k_operands(p, True)
+    # The copies of contiguous pixels need more registers than a tile of 256 x 144, the last, leaves.
+    return split_k_among(dev, p, &s, TILES, W256X144 if s.contiguous_pixels else WEIGHT_TILES,
+                         2 * (elements_of(&p.x) + elements_of(&p.y)), _columns_in_a_row(p, &s))
+
+
+cdef split_k_t split_k_among(Device dev, const mx_conv_problem* p, const split_k_t* whole, const tile_t* tiles,
+                             int count, int64_t read, bint in_a_row, int wanted=-1) noexcept:
+    """The same of some tiles, or of the one `wanted`; `whole` lacks the split, x and dy have `read` bytes."""
+    cdef split_k_t s = whole[0], t = whole[0]
+    cdef int64_t pixels = p.y.len[0] * p.y.len[3] * p.y.len[4], units = max(1, dev.compute_units)
+    cdef int64_t number, splits, at_once, slices, least
     cdef double cost, best = -1, part, end
-    cdef bint in_a_row = _columns_in_a_row(p, &s)
     cdef int i
-    t = s
-    for i in range(WEIGHT_TILES):
-        if i == W256X144 and s.contiguous_pixels:
-            continue  # their copies need more registers than such a tile leaves
-        number = (up(p.w.len[0] // p.groups, TILES[i].down) // TILES[i].down
-                  * (up(s.columns, TILES[i].across) // TILES[i].across) * p.groups)
-        at_once = units * TILES[i].resident
-        part, end = TILES[i].down * TILES[i].across * 8 / PARTIAL_SPEED, TILES[i].end
+    for i in range(count):
+        if wanted >= 0 and i != wanted:
+            continue
+        slices = ceil_div(pixels, tiles[i].depth)
+        least = ceil_div(slices * tiles[i].depth, LONGEST)
+        number = (up(p.w.len[0] // p.groups, tiles[i].down) // tiles[i].down
+                  * (up(s.columns, tiles[i].across) // tiles[i].across) * p.groups)
+        at_once = units * tiles[i].resident
+        part, end = tiles[i].down * tiles[i].across * 8 / PARTIAL_SPEED, tiles[i].end
         t.tile, t.tiles = i, number
         for splits in range(least, max(least, min(4 * at_once // number + 2, ceil_div(slices, 2))) + 1):
             t.split_slices = ceil_div(slices, splits)
@@ -783,7 +785,7 @@ cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept:
             t.groups = number * t.splits
             t.direct = in_a_row and t.splits == 1
             t.slots = 0 if t.direct else t.groups
-            cost = max(ceil_div(t.groups, at_once) * (t.split_slices * TILES[i].slice + end),
+            cost = max(ceil_div(t.groups, at_once) * (t.split_slices * tiles[i].slice + end),
                        read / MEMORY_SPEED + end) + t.slots * part
             if best < 0 or cost < best:
                 best, s = cost, t
@@ -793,11 +795,11 @@ cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept:
             t.groups = (number * slices + t.split_slices - 1) // t.split_slices
             t.direct = in_a_row and t.split_slices >= slices
             t.slots = 2 * t.groups if t.direct else t.groups + number
-            cost = max(t.split_slices * TILES[i].slice + (t.split_slices // slices + 2) * end,
+            cost = max(t.split_slices * tiles[i].slice + (t.split_slices // slices + 2) * end,
                        read / MEMORY_SPEED + end) + t.slots * part
             if best < 0 or cost < best:
                 best, s = cost, t
-    s.workspace = s.partial_offset + s.slots * TILES[s.tile].down * TILES[s.tile].across * 4
+    s.workspace = s.partial_offset + s.slots * tiles[s.tile].down * tiles[s.tile].across * 4
     return s
 
 
@@ -807,8 +809,12 @@ cdef bint _adds_up(const split_k_t* s) noexcept nogil:
 
 
 cdef void count_weights(Device dev, const mx_conv_problem* p, const split_k_t* s, double* terms) noexcept:
+    count_tiles(dev, p, s, &TILES[s.tile], terms)
+
+
+cdef void count_tiles(Device dev, const mx_conv_problem* p, const split_k_t* s, const tile_t* tile,
+                      double* terms) noexcept:
     cdef weights_terms_t* t = <weights_terms_t*> terms
-    cdef const tile_t* tile = &TILES[s.tile]
     cdef int64_t at_once = max(1, dev.compute_units) * tile.resident, rounds = ceil_div(s.groups, at_once)
     t.launch = (1 + _adds_up(s) + 2 * s.scaled + s.narrow.used + (s.packs_y or s.packs_x and not s.narrow.used)
                 + (s.x_slot == SLOT_WORKSPACE))
@@ -892,11 +898,15 @@ cdef Step multiply_weights(const mx_conv_problem* p, const split_k_t* s, const m
 
 
 cdef Step sum_tiles_of(const mx_conv_problem* p, const split_k_t* s):
-    cdef const tile_t* tile = &TILES[s.tile]
+    return sum_tiles(p, s, &TILES[s.tile], {"WG_ROWS": TILE_DEFINES[s.tile].get("WG_ROWS", 1), **_scaled(s.scaled),
+                                            **_direct(s)})
+
+
+cdef Step sum_tiles(const mx_conv_problem* p, const split_k_t* s, const tile_t* tile, dict defines):
     cdef int64_t filters = p.w.len[0] // p.groups
     cdef int64_t folded = NARROW if s.narrow.used else s.reduced
     cdef int64_t taps_across = s.narrow.taps_across if s.narrow.used else p.w.len[4]
-    cdef int64_t slices = ceil_div(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH)
+    cdef int64_t slices = ceil_div(p.y.len[0] * p.y.len[3] * p.y.len[4], tile.depth)
     cdef int64_t summed = s.splits if s.splits else ceil_div(slices, s.split_slices) + 1
     cdef int64_t shares = 8 if summed > 16 else 4 if summed > 8 else 1
     cdef mx_nv_tile_sum g
@@ -909,13 +919,12 @@ cdef Step sum_tiles_of(const mx_conv_problem* p, const split_k_t* s):
         <int> stride_of(&p.w, 0), <int> stride_of(&p.w, 1), <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4))
     g.by_down, g.by_across, g.by_reduced = divisor(g.down), divisor(g.across), divisor(s.reduced)
     g.by_folded, g.by_taps_across, g.by_split_slices = divisor(folded), divisor(taps_across), divisor(s.split_slices)
-    args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.partial_offset), Arg.slot_of(SLOT_W, 4 if s.scaled else 2),
+    args = (Arg.slot_of(SLOT_WORKSPACE, 4, s.partial_offset), Arg.slot_of(SLOT_W, 4 if p.w.type == MX_FLOAT else 2),
             struct_arg(&g, sizeof(g)), Arg.alpha(False), Arg.beta(False))
     if s.scaled:
         args += roots_args(s.scales_offset, p.groups * p.w.len[1], p.groups * p.w.len[1] + p.w.len[0])
     spec = KernelSpec("conv/nvidia/hopper_sum.cl", "sum_tiles", X_TYPE=type_token(p.w.type), BM=tile.down,
-                      BN=tile.across, WG_ROWS=TILE_DEFINES[s.tile].get("WG_ROWS", 1), SHARES=shares,
-                      **_scaled(s.scaled), **_direct(s))
+                      BN=tile.across, SHARES=shares, **defines)
     return Step(spec, args, (s.tiles * tile.down * tile.across // 4 * shares,), (256,))
 
 

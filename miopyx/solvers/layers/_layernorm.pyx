@@ -28,6 +28,7 @@ cdef enum:
     TEAM = 256                 # work-items of a group of a GPU, unless a row needs more
     NUMBERS = 16               # that a work-item of a GPU holds of a row,
     MOST_NUMBERS = 32          # at most
+    SMALLEST = 32              # work-items of a group that sums a channel
     WIDE = 32                  # columns that a group of a GPU adds up, as in layers/layernorm_parts.cl
 
 
@@ -97,7 +98,7 @@ cdef Solution _in_parts(Device dev, LayerNormProblem problem, mx_norm_shape* s, 
     cdef const mx_layernorm_problem* p = &problem.c
     cdef int64_t width = 8 if p.x.type == MX_DOUBLE else 4, smallest = CPU_PART if dev.is_cpu else GPU_PART
     cdef int64_t wanted = max(1, SHARES * dev.compute_units // p.rows), samples = p.rows // p.groups, blocks, sums
-    cdef int64_t columns_parts = 0, at = 0
+    cdef int64_t columns_parts = 0, at = 0, few
     cdef bint back = p.what == MX_NORM_BACKWARD, spatial = p.spatial > 1
     cdef list steps = []
     cdef mx_norm_shape columns = s[0]
@@ -113,7 +114,10 @@ cdef Solution _in_parts(Device dev, LayerNormProblem problem, mx_norm_shape* s, 
                         3 * width * p.rows * s.parts)
     if spatial:  # the sums of channels are those of dw and db
         args = _arguments(problem, s, True)
-        steps = [_step("parts", "norm_sums", defines, args, p.rows * (p.length // p.spatial), local),
+        few = local
+        while few > SMALLEST and few // 2 * vec >= p.spatial:
+            few //= 2
+        steps = [_step("parts", "norm_sums", dict(defines, DEEP=few), args, p.rows * (p.length // p.spatial), few),
                  _step("parts", "norm_gradient", defines, args, p.rows * s.parts, local)]
         if defines["DW"] or defines["DB"]:
             steps.append(_finish(dev, problem, s, defines, samples))

@@ -39,7 +39,7 @@ def test_the_survey_is_what_each_solver_says(handle, rng):
         assert pairs(handle, problem) == {s: s.why_not(handle.device, problem) for s in registry.CONV}
         seen.update(s.name for s in applicable(handle, problem))
     # Those of this kind of device and of no particular hardware have all had their turn.
-    elsewhere = ("Nv", "Cpu") if handle.device.is_gpu else ("Nv", "Gpu", "Depthwise")
+    elsewhere = ("Nv", "Cpu", "Signal") if handle.device.is_gpu else ("Nv", "Gpu", "Depthwise", "Signal")
     expected = {s.name for s in registry.CONV if s.on_host == handle.device.is_host
                 and not s.name.startswith(elsewhere)}
     assert expected <= set(seen)

@@ -414,6 +414,10 @@ def miopenFuseProblems(problem1, problem2):
 def miopenDestroyProblem(problem):
     """End a FindProblem; its solutions stay.  None is fine.
 
+    Parameters
+    ----------
+    problem : FindProblem or None
+
     Raises
     ------
     BadParmError
@@ -458,6 +462,10 @@ def miopenCreateFindOptions():
 
 def miopenDestroyFindOptions(options):
     """End FindOptions.  None is fine.
+
+    Parameters
+    ----------
+    options : FindOptions or None
 
     Raises
     ------
@@ -688,7 +696,7 @@ def miopenFindSolutions(handle, problem, options, maxSolutions):
 
 
 def miopenRunSolution(handle, solution, nInputs, tensors, workspace, workspaceSize):
-    """Run a solution.
+    """Run a solution on the caller's tensors.
 
     Parameters
     ----------
@@ -777,6 +785,10 @@ def miopenRunSolution(handle, solution, nInputs, tensors, workspace, workspaceSi
 
 def miopenDestroySolution(solution):
     """End a FindSolution.  None is fine.
+
+    Parameters
+    ----------
+    solution : FindSolution or None
 
     Raises
     ------

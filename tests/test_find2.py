@@ -5,7 +5,10 @@ Outputs are poisoned and lie between guard bytes; workspaces, too.
 
 from __future__ import annotations
 
+import copy
+import gc
 import json
+import pickle
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -530,3 +533,79 @@ def test_a_solution_of_another_device(cpu, host, ready):
     with pytest.raises(miopyx.BadParmError, match="another device"):
         miopyx.miopenRunSolution(cpu, solution, 3, given, None, 0)
     assert np.isnan(out).all()
+
+
+class Clears:
+    """A descriptor, or a number, that empties the list that it lies in when it is looked at."""
+
+    def __init__(self, arguments: list) -> None:
+        self.arguments = arguments
+
+    def __ne__(self, other) -> bool:
+        self.arguments.clear()
+        gc.collect()
+        return False
+
+    __hash__ = None
+
+
+def test_a_list_that_is_emptied_during_the_call(host, ready):
+    """The call holds its buffers itself."""
+    solution, given, out = ready
+    want = out.copy()
+    miopyx.miopenRunSolution(host, solution, 3, [*given[:2], (CONV[2], None, want)], None, 0)
+    arguments: list = []
+    # Nobody else holds these copies.
+    arguments += [(number, None, values.copy()) for number, _, values in given[:2]]
+    arguments.append((CONV[2], Clears(arguments), out))
+    miopyx.miopenRunSolution(host, solution, 3, arguments, None, 0)
+    assert not arguments
+    np.testing.assert_array_equal(out, want)
+
+
+@pytest.mark.parametrize("kind", [miopyx.FindProblem, miopyx.FindOptions, miopyx.FindSolution])
+def test_objects_that_no_function_made(host, kind):
+    empty, tensor = kind.__new__(kind), TensorDescriptor("float32", (1, 1, 1, 1))
+    calls = {
+        "FindProblem": [lambda: miopyx.miopenFindSolutions(host, empty, None, 1),
+                        lambda: miopyx.miopenSetProblemTensorDescriptor(empty, 1, tensor)],
+        "FindOptions": [lambda: miopyx.miopenSetFindOptionTuning(empty, 1)],
+        "FindSolution": [lambda: miopyx.miopenGetSolutionWorkspaceSize(empty),
+                         lambda: miopyx.miopenSaveSolution(empty)],
+    }[kind.__name__]
+    for call in calls:
+        with pytest.raises(miopyx.BadParmError, match="no function made"):
+            call()
+
+
+def test_objects_are_not_copied(ready):
+    """A copy would share what the original may change."""
+    for one in (ready[0], ready[0].problem, miopyx.miopenCreateFindOptions()):
+        for copying in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="not copied"):
+                copying(one)
+
+
+def test_nothing_was_measured(opencl_name, host, rng, monkeypatch, tmp_path):
+    """What FAST takes by rank has no time."""
+    monkeypatch.setenv("MIOPEN_USER_DB_PATH", str(tmp_path))
+    monkeypatch.setenv("MIOPEN_FIND_MODE", "FAST")
+    example = Example(conv_case(2, 3, 5, (13, 19), (3, 3), (1, 1)), "float32", "packed", rng, host)
+    handle = miopyx.Handle(opencl_name)
+    solution = miopyx.miopenFindSolutions(handle, described(example, 0), None, 1)[0]
+    assert miopyx.miopenGetSolutionTime(solution) == -1
+    handle.destroy()
+
+
+def test_bytes_that_raise_elsewhere(ready):
+    """Nested too deep for JSON, or refused by a setter under another status."""
+    data = miopyx.miopenSaveSolution(ready[0])
+    name, _, body = data.split(b"\n", 2)
+    deep = b"[" * 200_000
+    operation = json.loads(body)["operation"]
+    for bad in (b"\n".join((name, blake2b(deep, digest_size=16).hexdigest().encode(), deep)),
+                forged(data, operation=[*operation, ["set_output_pads", 1_000_000, [1]]])):
+        with pytest.raises(miopyx.InvalidValueError):
+            miopyx.miopenLoadSolution(bad, len(bad))
+    with pytest.raises(miopyx.BadParmError):
+        miopyx.miopenLoadSolution(np.zeros(3, "M8[s]"), 3)

@@ -20,7 +20,7 @@ from miopyx.values._types cimport MX_SCALARS, MX_SLOTS
 import copy
 
 from miopyx import enums
-from miopyx.errors import BadParmError, MIOpenNotImplementedError
+from miopyx.errors import BadParmError, MIOpenError, MIOpenNotImplementedError
 from miopyx.problem._activation import ActivationDescriptor
 from miopyx.problem._softmax import SoftmaxDescriptor
 from miopyx.solvers import registry
@@ -89,11 +89,17 @@ cdef class _Object:
     """What miopenCreate... made and miopenDestroy... ends."""
 
     cdef readonly bint destroyed
+    cdef bint made                 # by a function of this module, not by __new__ alone
+
+    def __reduce__(self):
+        raise TypeError(f"a {type(self).__name__} is not copied: make another, or save a solution")
 
 
 cdef _Object _alive(object given, type kind, str name):
     if not isinstance(given, kind):
         raise BadParmError("another kind of object", name, given, f"a {kind.__name__}")
+    if not (<_Object> given).made:
+        raise BadParmError("an object that no function made", name, type(given).__name__, f"a {kind.__name__}")
     if (<_Object> given).destroyed:
         raise BadParmError(f"{name} was destroyed", name, given, f"a live {kind.__name__}")
     return <_Object> given
@@ -196,7 +202,7 @@ cdef FindProblem _problem(str kind, object operation, object direction, bint run
     if (kind, d) not in _TAKES:
         raise MIOpenNotImplementedError(f"no such direction of a {kind} problem", "direction", _direction_word(d),
                                         ", ".join(_direction_word(way) for what, way in _TAKES if what == kind))
-    p.kind, p.direction, p.operation, p.running, p.tensors = kind, d, operation, running, {}
+    p.kind, p.direction, p.operation, p.running, p.tensors, p.made = kind, d, operation, running, {}, True
     return p
 
 
@@ -212,7 +218,7 @@ cdef class FindOptions(_Object):
     cdef readonly bint attach_binaries
 
     def __init__(self):
-        self.workspace_limit, self.tensors = INT64_MAX, {}
+        self.workspace_limit, self.tensors, self.made = INT64_MAX, {}, True
 
 
 cdef class FindSolution(_Object):
@@ -279,7 +285,7 @@ cdef Plan _prepared(FindSolution s, Handle handle):
 cdef FindSolution _solution(FindProblem p, object solver, tuple config, double time, int64_t workspace, str stamp):
     cdef FindSolution s = FindSolution.__new__(FindSolution)
     s.problem, s.solver_id, s.solver, s.config = p, solver.id, solver.name, config
-    s.time, s.workspace, s.stamp = time, workspace, stamp
+    s.time, s.workspace, s.stamp, s.made = time, workspace, stamp, True
     s.set_arguments()
     return s
 
@@ -288,7 +294,7 @@ cdef FindProblem _frozen(FindProblem p):
     """A problem as it is now, for solutions: the caller may go on with his."""
     cdef FindProblem same = FindProblem.__new__(FindProblem)
     same.kind, same.direction, same.operation, same.running = p.kind, p.direction, p.operation, p.running
-    same.tensors = dict(p.tensors)
+    same.tensors, same.made = dict(p.tensors), True
     return same
 
 
@@ -632,7 +638,8 @@ cdef list _find_convolution(Handle handle, FindProblem p, FindOptions o, str sta
         buffers.append(given)
     problem, candidates = find_solvers(p.direction, handle, t[1], t[2], t[3], p.operation, tuple(buffers), workspace,
                                        size, o.tuning)
-    return [_solution(p, c.solver, handle.invoker(problem, c.solver.id).config, c.time, c.workspace, stamp)
+    return [_solution(p, c.solver, handle.invoker(problem, c.solver.id).config,
+                      c.time if c.measured else -1.0, c.workspace, stamp)
             for c in candidates if handle.invoker(problem, c.solver.id) is not None]
 
 
@@ -733,18 +740,20 @@ def miopenRunSolution(handle, solution, nInputs, tensors, workspace, workspaceSi
     memcpy(scalars, plan.default, sizeof(scalars))
     for i in range(s.count):
         data[i] = <PyObject*> None
-    if not isinstance(tensors, (list, tuple)):
-        tensors = tuple(tensors)
-        kept.append(tensors)
-    if count < 0 or count > len(tensors):
-        raise BadParmError("more arguments than there are", "nInputs", count, f"0 to {len(tensors)}")
+    # The call holds what it points to: other threads, and objects that it asks, may change the caller's list.
+    try:
+        given = tuple(tensors)
+    except TypeError:
+        raise BadParmError("no sequence of arguments", "tensors", type(tensors).__name__, "miopenTensorArgument_t's")
+    if count < 0 or count > len(given):
+        raise BadParmError("not a number of arguments", "nInputs", count, f"0 to {len(given)}")
     for i in range(count):
-        one = tensors[i]
-        if isinstance(one, tuple):
-            argument = <tuple> one
-        else:
-            argument = tuple(one)
-            kept.append(argument)
+        try:
+            argument = tuple(given[i])
+        except TypeError:
+            raise BadParmError("no argument", f"tensors[{i}]", type(given[i]).__name__,
+                               "(id, descriptor or None, buffer)")
+        kept.append(argument)
         if len(argument) != 3:
             raise BadParmError("no argument", f"tensors[{i}]", argument, "(id, descriptor or None, buffer)")
         id = _id_of(argument[ID_AT])
@@ -872,7 +881,7 @@ def miopenLoadSolution(data, size):
     cdef int64_t count = to_int64(size, "size")
     try:
         view = memoryview(data).cast("B")
-    except TypeError:
+    except (TypeError, ValueError):
         raise BadParmError("not contiguous bytes", "data", type(data).__name__, "what miopenSaveSolution returned")
     if count < 0 or count > len(view):
         raise BadParmError("not the size of the data", "size", count, f"0 to {len(view)}")
@@ -904,6 +913,7 @@ cdef FindSolution _loaded(dict fields):
         elif operation not in ((0, 1) if kind == "batch norm" else (None,)):
             raise InvalidValueError("no such operation", "data", operation, "a mode of batch normalisation, or None")
         p.kind, p.direction, p.operation, p.running = kind, direction, operation, fields["running"] is True
+        p.made = True
         p.tensors = {int(id): saved.descriptor_of(TensorDescriptor, desc) for id, desc in fields["tensors"].items()}
         if not p.tensors.keys() <= set(p.takes()[0]):
             raise InvalidValueError("tensors of another problem", "data", list(p.tensors), p.takes()[0])
@@ -916,7 +926,7 @@ cdef FindSolution _loaded(dict fields):
         if workspace < 0:
             raise InvalidValueError("a negative workspace", "data", workspace, ">= 0")
         s = _solution(p, solver, config, time, workspace, str(fields["stamp"]))
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as e:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, MIOpenError) as e:
         if isinstance(e, InvalidValueError):
             raise
         raise InvalidValueError(f"a damaged solution: {type(e).__name__}: {e}") from None

@@ -54,7 +54,7 @@ def read(data: Any) -> dict[str, Any]:
         raise InvalidValueError("a damaged solution: its digest does not fit", "data", digest[:64], _digest(body))
     try:
         fields = json.loads(body)
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise InvalidValueError(f"a damaged solution: {e}") from None
     if not isinstance(fields, dict):
         raise InvalidValueError("a damaged solution", "data", type(fields).__name__, "a table of fields")

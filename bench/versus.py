@@ -39,7 +39,7 @@ from pathlib import Path
 ENVIRONMENT = {"POCL_AFFINITY": "1", "MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000",
                "MALLOC_TOP_PAD_": "500000000"}
 LAYERS = Path(__file__).parent / "layers.txt"  # of the operations bound by memory
-FILLED = 1 << 29  # bytes that a fill takes at once
+FILLED = 1 << 29       # bytes at once: NVIDIA's driver writes beside a buffer when it fills one of more than 4 GB
 SMALL = 1e6            # bytes, below which launches are what counts
 BLOCK_S = 0.01         # about how long a side runs before it is the other's turn
 SETTLE_S = 0.01        # before that: PyTorch's threads spin on the cores for a while after their last call
@@ -157,10 +157,13 @@ class Ours:
         return (np.moveaxis(values, -1, 1) if nhwc else values).astype(np.float64)
 
     def space(self, size, element=None):
-        """Memory of some bytes, filled with an element's, or zeros."""
+        """Memory of some bytes, filled with an element's, or zeros.
+
+        Four bytes at least at once: by one NVIDIA's queue dies of 4 GB, and the next build with it (-9999).
+        """
         import numpy as np
 
-        element = np.zeros(4, np.uint8) if element is None else element  # NVIDIA fails beyond 2 GB with one byte
+        element = np.zeros(4, np.uint8) if element is None else element
         size = -(-max(size, 1) // element.size) * element.size
         if self.handle.device.is_host:
             return self.handle.upload(np.tile(element, size // element.size))

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from cases_reader import conv_case
 from guarded import Guarded, Tensor
-from solver_checks import OUTPUT, Example, verify
+from solver_checks import OUTPUT, Example, configurations_of, verify
 
 import miopyx
 from miopyx import ActivationDescriptor, SoftmaxDescriptor, TensorDescriptor
@@ -178,10 +178,22 @@ def test_tuning_finds_a_configuration_that_is_kept(opencl_handle, host, rng, mon
     assert solution.solver == "GemmFwdRest"
     assert solution.config
     saved = miopyx.miopenSaveSolution(solution)
+    # On a handle that has the solver already, tuned otherwise: the solution keeps to its own, the handle to its.
     fresh = miopyx.Handle(opencl_handle.device.name)
-    loaded = miopyx.miopenLoadSolution(saved, len(saved))
-    verify(fresh, example, 0, solve(fresh, example, 0, loaded, rng), registry.BY_NAME["GemmFwdRest"])
-    assert fresh.invoker(example.problem(0), solution.solver_id).config == solution.config
+    solver, problem = registry.BY_NAME["GemmFwdRest"], example.problem(0)
+    default = solver.default_config(fresh.device, problem)
+    others = [c for c in configurations_of(solver, fresh.device, problem) if c != default]
+    verify(fresh, example, 0, example.run(fresh, 0, solver, config=default), solver)
+    for config in (solution.config, others[rng.integers(len(others))]):
+        changed = forged(saved, config=config)
+        loaded = miopyx.miopenLoadSolution(changed, len(changed))
+        assert loaded.config == config
+        before = fresh.invoker(problem, solution.solver_id)
+        verify(fresh, example, 0, solve(fresh, example, 0, loaded, rng), solver)
+        assert fresh.invoker(problem, solution.solver_id) is before
+    bad = forged(saved, config=[1 << 40])
+    with pytest.raises(miopyx.BadParmError, match="configuration"):
+        solve(fresh, example, 0, miopyx.miopenLoadSolution(bad, len(bad)), rng)
     fresh.destroy()
 
 

@@ -105,16 +105,6 @@ def find_solvers(
     size: int,
     exhaustive: bool,
 ) -> tuple[ConvProblem, list[Candidate]]: ...
-def solver_with_config(
-    d: int,
-    handle: Handle,
-    x: TensorDescriptor,
-    w: TensorDescriptor,
-    y: TensorDescriptor,
-    conv: ConvolutionDescriptor,
-    id: int,
-    values: tuple[int, ...],
-) -> None: ...
 def workspace_of_find(
     d: int,
     handle: Handle,

@@ -557,15 +557,24 @@ cdef int64_t _solution_id(object solution_id) except? -1:
     return id
 
 
+cdef int _check(int d, Handle h, ConvProblem p, object a, object b, object c, object workspace, int64_t size) except -1:
+    """Require that a Find's buffers fit."""
+    cdef int order[3]
+    cdef PyObject* data[4]
+    cdef call_t call
+    _order(d, p.transposed, order)
+    data[0], data[1], data[2], data[3] = <PyObject*> a, <PyObject*> b, <PyObject*> c, <PyObject*> workspace
+    call.order, call.count, call.data, call.workspace_size = order, 3, data, size
+    check_arguments(h, p, &call, _NAMES[d])
+    return 0
+
+
 cdef _find(int d, object handle, object x, object w, object y, object conv, object a, object b, object c,
            object request_count, object workspace, object workspace_size, object exhaustive, object budget):
     cdef Handle h = as_handle(handle)
     cdef int count = to_int(request_count, "requestAlgoCount")
     cdef int64_t size = workspace_bytes(workspace_size)
     cdef ConvProblem p = _problem(h, d, x, w, y, conv)
-    cdef int order[3]
-    cdef PyObject* data[4]
-    cdef call_t call
     cdef int mode = find.mode_of(as_convolution(conv, "convDesc").find_mode_set)
     cdef int64_t known = learnt
     cdef _Answer answer
@@ -574,10 +583,7 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
     exhaustive = to_flag(exhaustive, "exhaustiveSearch")
     if budget is not None and not to_double(budget, "budget_ms") > 0:
         raise BadParmError("no time to search in", "budget_ms", budget, "> 0 ms, or None")
-    _order(d, p.transposed, order)
-    data[0], data[1], data[2], data[3] = <PyObject*> a, <PyObject*> b, <PyObject*> c, <PyObject*> workspace
-    call.order, call.count, call.data, call.workspace_size = order, 3, data, size
-    check_arguments(h, p, &call, _NAMES[d])
+    _check(d, h, p, a, b, c, workspace, size)
     asked = (d, mode, size, exhaustive, budget)
     answer = h.lookup(p.data, p.size, FIND)
     if answer is not None:
@@ -610,35 +616,12 @@ def find_solvers(int d, handle, x, w, y, conv, tuple buffers not None, object wo
     """
     cdef Handle h = as_handle(handle)
     cdef ConvProblem p = _problem(h, d, x, w, y, conv)
-    cdef int order[3]
-    cdef PyObject* data[4]
-    cdef call_t call
     cdef int mode = find.mode_of_solutions(as_convolution(conv, "convDesc").find_mode_set)
     a, b, c = buffers
-    _order(d, p.transposed, order)
-    data[0], data[1], data[2], data[3] = <PyObject*> a, <PyObject*> b, <PyObject*> c, <PyObject*> workspace
-    call.order, call.count, call.data, call.workspace_size = order, 3, data, size
-    check_arguments(h, p, &call, _NAMES[d])
+    _check(d, h, p, a, b, c, workspace, size)
     with h.timing():
         record = find.find(h, p, _timing(d, h, p.transposed, a, b, c, workspace, size), size, mode, exhaustive)
     return p, [candidate for candidate in record.candidates if candidate.workspace <= size]
-
-
-def solver_with_config(int d, handle, x, w, y, conv, int64_t id, tuple values):
-    """Prepare a solver for a problem as somebody found it: with its configuration, where this handle has none yet.
-
-    Raises
-    ------
-    MIOpenError
-        Where the solver is unknown or does not apply here, or the configuration is none of its own.
-    """
-    cdef Handle h = as_handle(handle)
-    cdef ConvProblem p = _problem(h, d, x, w, y, conv)
-    offer = _ranking.offer_of(Survey(h, p), _solution_id(id))
-    if h.invoker(p, offer.solver.id) is None:
-        if values and not offer.accepts(values):
-            raise BadParmError("not a configuration of the solver", "solution", values, f"one of {offer.solver.name}'s")
-        h.register(Invoker(h, offer, values or None), offer.solver.id)
 
 
 def workspace_of_find(int d, handle, x, w, y, conv):

@@ -27,8 +27,9 @@ from miopyx.solvers import registry
 from ._activation import plan_activation_backward, plan_activation_forward
 from ._batchnorm import plan_batch_norm_backward, plan_batch_norm_inference, plan_batch_norm_training
 from ._convolution import (
-    find_solvers, plan_backward_data, plan_backward_weights, plan_forward, solver_with_config, workspace_of_find,
+    find_solvers, plan_backward_data, plan_backward_weights, plan_forward, workspace_of_find,
 )
+from miopyx.choose.preparing import with_config
 from ._softmax import plan_softmax_backward, plan_softmax_forward
 from ._tensor_ops import plan_op_tensor
 
@@ -45,25 +46,62 @@ cdef enum:
     DESCRIPTOR_AT = 1
     BUFFER_AT = 2
 
+cdef enum:                 # miopenTensorArgumentId_t
+    CONV_X = 1
+    CONV_W = 2
+    CONV_Y = 3
+    ACT_X = 37
+    ACT_Y = 38
+    ACT_DX = 39
+    ACT_DY = 40
+    BIAS_X = 41
+    BIAS_Y = 42
+    BIAS = 43
+    SOFTMAX_X = 44
+    SOFTMAX_Y = 45
+    SOFTMAX_DX = 46
+    SOFTMAX_DY = 47
+    BN_X = 48
+    BN_Y = 49
+    BN_RUNNING_MEAN = 50
+    BN_RUNNING_VARIANCE = 51
+    BN_SAVED_MEAN = 52
+    BN_SAVED_VARIANCE = 53
+    BN_SCALE = 54
+    BN_SCALE_DIFF = 55
+    BN_ESTIMATED_MEAN = 56
+    BN_ESTIMATED_VARIANCE = 57
+    BN_BIAS = 58
+    BN_BIAS_DIFF = 59
+    BN_DX = 60
+    BN_DY = 61
+
 cdef int64_t SCALAR = <int64_t> 1 << 31  # ids of numbers have this bit
+cdef int64_t EXP_AVG_FACTOR = SCALAR + 2, EPSILON = SCALAR + 3
 
 # What a plan of a kind and direction takes: ids of its tensors in its order, those that may be left out, ids of its
 # numbers, and those of the tensors whose descriptors it needs.
+cdef tuple _CONV = (CONV_X, CONV_W, CONV_Y), _SAVED = (BN_SAVED_MEAN, BN_SAVED_VARIANCE)
+cdef tuple _RUNNING = (BN_RUNNING_MEAN, BN_RUNNING_VARIANCE)
 cdef dict _TAKES = {
-    ("convolution", FORWARD): ((1, 2, 3), (), (), (1, 2, 3)),
-    ("convolution", BACKWARD): ((3, 2, 1), (), (), (1, 2, 3)),
-    ("convolution", WEIGHTS): ((3, 1, 2), (), (), (1, 2, 3)),
-    ("activation", FORWARD): ((37, 38), (), (), (37, 38)),
-    ("activation", BACKWARD): ((38, 40, 37, 39), (37, 38, 40), (), (37, 38, 39, 40)),
-    ("bias", FORWARD): ((41, 43, 42), (), (), (41, 42, 43)),
-    ("softmax", FORWARD): ((44, 45), (), (), (44, 45)),
-    ("softmax", BACKWARD): ((45, 47, 46), (), (), (45, 46, 47)),
-    ("batch norm", FORWARD): ((48, 49, 54, 58, 50, 51, 52, 53), (50, 51, 52, 53), (SCALAR + 2, SCALAR + 3),
-                              (48, 49, 54)),
-    ("batch norm", INFERENCE): ((48, 49, 54, 58, 56, 57), (), (SCALAR + 3,), (48, 49, 54)),
-    ("batch norm", BACKWARD): ((48, 61, 60, 54, 55, 59, 52, 53), (52, 53), (SCALAR + 3,), (48, 54, 60, 61)),
+    ("convolution", FORWARD): (_CONV, (), (), _CONV),
+    ("convolution", BACKWARD): ((CONV_Y, CONV_W, CONV_X), (), (), _CONV),
+    ("convolution", WEIGHTS): ((CONV_Y, CONV_X, CONV_W), (), (), _CONV),
+    ("activation", FORWARD): ((ACT_X, ACT_Y), (), (), (ACT_X, ACT_Y)),
+    ("activation", BACKWARD): ((ACT_Y, ACT_DY, ACT_X, ACT_DX), (ACT_Y, ACT_DY, ACT_X), (),
+                               (ACT_X, ACT_Y, ACT_DX, ACT_DY)),
+    ("bias", FORWARD): ((BIAS_X, BIAS, BIAS_Y), (), (), (BIAS_X, BIAS, BIAS_Y)),
+    ("softmax", FORWARD): ((SOFTMAX_X, SOFTMAX_Y), (), (), (SOFTMAX_X, SOFTMAX_Y)),
+    ("softmax", BACKWARD): ((SOFTMAX_Y, SOFTMAX_DY, SOFTMAX_DX), (), (), (SOFTMAX_Y, SOFTMAX_DX, SOFTMAX_DY)),
+    ("batch norm", FORWARD): ((BN_X, BN_Y, BN_SCALE, BN_BIAS, *_RUNNING, *_SAVED), (*_RUNNING, *_SAVED),
+                              (EXP_AVG_FACTOR, EPSILON), (BN_X, BN_Y, BN_SCALE)),
+    ("batch norm", INFERENCE): ((BN_X, BN_Y, BN_SCALE, BN_BIAS, BN_ESTIMATED_MEAN, BN_ESTIMATED_VARIANCE), (),
+                                (EPSILON,), (BN_X, BN_Y, BN_SCALE)),
+    ("batch norm", BACKWARD): ((BN_X, BN_DY, BN_DX, BN_SCALE, BN_SCALE_DIFF, BN_BIAS_DIFF, *_SAVED), _SAVED, (EPSILON,),
+                               (BN_X, BN_SCALE, BN_DX, BN_DY)),
 }
-cdef frozenset _OF_SCALE = frozenset((50, 51, 52, 53, 54, 55, 56, 57, 58, 59))  # share the scale's descriptor
+cdef frozenset _OF_SCALE = frozenset((  # share the scale's descriptor
+    *_RUNNING, *_SAVED, BN_SCALE, BN_SCALE_DIFF, BN_ESTIMATED_MEAN, BN_ESTIMATED_VARIANCE, BN_BIAS, BN_BIAS_DIFF))
 cdef tuple _PLANS = (plan_forward, plan_backward_data, plan_backward_weights)
 
 
@@ -145,9 +183,9 @@ cdef class FindProblem(_Object):
                                    "one set by miopenSetProblemTensorDescriptor")
         if self.kind == "batch norm":
             for id in _OF_SCALE & self.tensors.keys():
-                if self.tensors[id] != self.tensors[54]:
+                if self.tensors[id] != self.tensors[BN_SCALE]:
                     raise MIOpenNotImplementedError("parameters and statistics of different descriptors", _name_of(id),
-                                                    self.tensors[id], f"as the scale's, {self.tensors[54]}")
+                                                    self.tensors[id], f"as the scale's, {self.tensors[BN_SCALE]}")
         return 0
 
     cdef frozenset left_out(self):
@@ -155,9 +193,9 @@ cdef class FindProblem(_Object):
         cdef set out = set()
         if self.kind == "batch norm":
             if not self.running:
-                out |= {50, 51}
-            if 52 not in self.tensors or 53 not in self.tensors:
-                out |= {52, 53}
+                out.update(_RUNNING)
+            if not self.tensors.keys() >= set(_SAVED):
+                out.update(_SAVED)
         return frozenset(out & set(self.takes()[1]))
 
     cdef Plan plan(self, object handle, object solver_id):
@@ -170,24 +208,24 @@ cdef class FindProblem(_Object):
             return _PLANS[d](handle, a, b, self.operation, out, solver_id)
         if self.kind == "activation":
             if d == FORWARD:
-                return plan_activation_forward(handle, self.operation, t[37], t[38])
-            return plan_activation_backward(handle, self.operation, t[38], t[40], t[37], t[39])
+                return plan_activation_forward(handle, self.operation, t[ACT_X], t[ACT_Y])
+            return plan_activation_backward(handle, self.operation, t[ACT_Y], t[ACT_DY], t[ACT_X], t[ACT_DX])
         if self.kind == "bias":
-            return plan_op_tensor(handle, OP_ADD, t[41], t[43], t[42])
+            return plan_op_tensor(handle, OP_ADD, t[BIAS_X], t[BIAS], t[BIAS_Y])
         if self.kind == "softmax":
             how = self.operation.algorithm, self.operation.mode
             if d == FORWARD:
-                plan = plan_softmax_forward(handle, t[44], t[45], *how)
+                plan = plan_softmax_forward(handle, t[SOFTMAX_X], t[SOFTMAX_Y], *how)
             else:
-                plan = plan_softmax_backward(handle, t[45], t[47], t[46], *how)
+                plan = plan_softmax_backward(handle, t[SOFTMAX_Y], t[SOFTMAX_DY], t[SOFTMAX_DX], *how)
             plan.default[0], plan.default[1] = self.operation.alpha, self.operation.beta
             return plan
-        saved = 52 not in self.left_out()
+        saved = BN_SAVED_MEAN not in self.left_out()
         if d == FORWARD:
-            return plan_batch_norm_training(handle, self.operation, t[48], t[49], t[54], self.running, saved)
+            return plan_batch_norm_training(handle, self.operation, t[BN_X], t[BN_Y], t[BN_SCALE], self.running, saved)
         if d == INFERENCE:
-            return plan_batch_norm_inference(handle, self.operation, t[48], t[49], t[54])
-        return plan_batch_norm_backward(handle, self.operation, t[48], t[61], t[60], t[54], saved)
+            return plan_batch_norm_inference(handle, self.operation, t[BN_X], t[BN_Y], t[BN_SCALE])
+        return plan_batch_norm_backward(handle, self.operation, t[BN_X], t[BN_DY], t[BN_DX], t[BN_SCALE], saved)
 
 
 cdef str _direction_word(int direction):
@@ -270,15 +308,15 @@ cdef Plan _prepared(FindSolution s, Handle handle):
     from miopyx.database import store
 
     cdef FindProblem p = s.problem
+    cdef Plan plan
     stamp = store.of(handle.device.info).stamp
     if s.stamp != stamp:
         raise BadParmError("the solution was found on another device, or by another driver", "solution", s.stamp, stamp)
-    if p.kind == "convolution":
-        t = p.tensors
-        solver_with_config(p.direction, handle, t[1], t[2], t[3], p.operation, s.solver_id, s.config)
     plan = p.plan(handle, s.solver_id)
     if plan.solver.name != s.solver:
         raise BadParmError("another solver runs this problem here", "solution", s.solver, plan.solver.name)
+    if plan.invoker.config != s.config:  # the handle's own was tuned otherwise: this one is the solution's alone
+        plan.invoker = with_config(handle, plan.invoker, s.config)
     return plan
 
 
@@ -629,15 +667,15 @@ cdef list _find_convolution(Handle handle, FindProblem p, FindOptions o, str sta
     if o.workspace is not None or o.workspace_size > 0:
         workspace, size = o.workspace, min(size, o.workspace_size)
     else:
-        size = min(size, workspace_of_find(p.direction, handle, t[1], t[2], t[3], p.operation))
+        size = min(size, workspace_of_find(p.direction, handle, t[CONV_X], t[CONV_W], t[CONV_Y], p.operation))
         workspace = handle.empty((size,), "int8") if size else None
     for i, id in enumerate(ids):
         given = o.tensors.get(id)
         if given is None:  # the last one is the result
             given = handle.empty(t[id]) if i == 2 else handle.upload(_random(t[id]))
         buffers.append(given)
-    problem, candidates = find_solvers(p.direction, handle, t[1], t[2], t[3], p.operation, tuple(buffers), workspace,
-                                       size, o.tuning)
+    problem, candidates = find_solvers(p.direction, handle, t[CONV_X], t[CONV_W], t[CONV_Y], p.operation,
+                                       tuple(buffers), workspace, size, o.tuning)
     return [_solution(p, c.solver, handle.invoker(problem, c.solver.id).config,
                       c.time if c.measured else -1.0, c.workspace, stamp)
             for c in candidates if handle.invoker(problem, c.solver.id) is not None]
@@ -778,9 +816,10 @@ def miopenRunSolution(handle, solution, nInputs, tensors, workspace, workspaceSi
         if seen >> j & 1:
             raise BadParmError("given twice", f"tensors[{i}]", _name_of(id), "each argument once")
         if argument[DESCRIPTOR_AT] is not None and argument[DESCRIPTOR_AT] != s.problem.tensors.get(
-                54 if id in _OF_SCALE else id):
+                BN_SCALE if id in _OF_SCALE else id):
             raise MIOpenNotImplementedError("a solution is for the tensors that it was found for", f"tensors[{i}]",
-                                            argument[DESCRIPTOR_AT], s.problem.tensors.get(id))
+                                            argument[DESCRIPTOR_AT],
+                                            str(s.problem.tensors.get(BN_SCALE if id in _OF_SCALE else id)))
         seen |= 1u << j
         data[j] = <PyObject*> argument[BUFFER_AT]
     for j in range(s.count):

@@ -6,7 +6,7 @@ from miopyx._core import KernelSpec, Offer
 from miopyx.database import store
 from miopyx.engine._handle import Handle
 from miopyx.engine._invoker import Invoker
-from miopyx.errors import MIOpenError, MIOpenNotImplementedError
+from miopyx.errors import BadParmError, MIOpenError, MIOpenNotImplementedError
 from miopyx.problem._problem import ConvProblem, Problem
 from miopyx.solvers import registry
 from miopyx.values import logs
@@ -46,6 +46,20 @@ def invoker(handle: Handle, offer: Offer) -> Invoker:
         ready = Invoker(handle, offer, tuned_config(offer))
         handle.register(ready, offer.solver.id)
     return ready
+
+
+def with_config(handle: Handle, made: Invoker, values: tuple[int, ...]) -> Invoker:
+    """Return an invoker of the same problem and solver with another configuration, which the handle does not keep.
+
+    Raises
+    ------
+    BadParmError
+        Where the solver has no such configuration.
+    """
+    offer = made.solver.offer(handle.device, made.problem)
+    if isinstance(offer, str) or not offer.accepts(values):
+        raise BadParmError("not a configuration of the solver", "solution", values, f"one of {made.solver.name}'s")
+    return Invoker(handle, offer, values)
 
 
 def first_applicable(handle: Handle, problem: Problem) -> Invoker:

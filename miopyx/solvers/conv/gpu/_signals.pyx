@@ -116,7 +116,7 @@ cdef class _Signal(ConvSolver):
         form = self.layout(dev, p)
         if form.scatters and p.w.len[0] // p.groups > GPU_TERMS:
             return "many filters a channel"
-        if form.scatters and 4 * self.shared(p) > 3 * form.columns * GROUP:    # units would mostly overlap
+        if form.scatters and 4 * self.shared(p) > 3 * form.columns * GROUP:  # units would mostly overlap
             return "a large dilation"
         if form.local > dev.local_mem:
             return "local memory"
@@ -128,7 +128,7 @@ cdef class _Signal(ConvSolver):
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
         ConvSolver.cost_terms(self, dev, p, terms)
-        (<terms_t*> terms).columns = 0    # each pixel is read once, not for each tap
+        (<terms_t*> terms).columns = 0  # each pixel is read once, not for each tap
 
     cdef int64_t shared(self, const mx_conv_problem* p) noexcept:
         """Columns of dy that are read for two neighbouring units of dx."""
@@ -150,6 +150,7 @@ cdef class _Signal(ConvSolver):
         form.local = 2 * 16 * (p.step[2] * (form.group - 1) + self.window(p) // 4) + 4 * up(p.w.len[4], 4) + 4
 
     cdef layout_t layout(self, Device dev, const mx_conv_problem* p) noexcept:
+        """How a work-group is made up, which each direction's class says: data (forward, too) and weights."""
         raise NotImplementedError
 
     cdef mx_signal operands(self, const mx_conv_problem* p) noexcept:
@@ -306,7 +307,7 @@ cdef class SignalWrw(_Signal):
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef layout_t form
         if p.w.len[1] != 1 or p.w.len[3] != 1 or p.w.len[4] > TAPS_LIMIT:
-            return 0    # refused
+            return 0  # refused
         form = self.layout(dev, p)
         return <int64_t> self.plan(dev, p, &form).each * p.w.len[0] * p.w.len[4] * 4
 

@@ -6,7 +6,7 @@ activation): mean and biased variance, inv = 1 / sqrt(variance + epsilon), y = s
 
 from miopyx.values._args cimport to_double, to_flag
 from miopyx.problem._descriptors cimport as_tensor
-from miopyx.values._types cimport MX_BN_BACKWARD, MX_BN_INFERENCE, MX_BN_TRAINING
+from miopyx.values._types cimport MX_BN_BACKWARD, MX_BN_INFERENCE, MX_BN_TRAINING, MX_SCALARS
 from miopyx.problem._batchnorm cimport BatchNormProblem, derive, to_mode
 from ._operation cimport Signature, arg_t, require_handle, require_plain_scalars
 
@@ -77,7 +77,7 @@ cdef int _train(Signature signature, object handle, object bn_mode, object alpha
     cdef int mode = to_mode(bn_mode)
     cdef bint running = _both(buffers, 4, "resultRunningMean", "resultRunningVariance")
     cdef bint save = _both(buffers, 6, "resultSaveMean", "resultSaveInvVariance")
-    cdef double[4] numbers = [to_double(factor, "expAvgFactor"), to_double(epsilon, "epsilon"), 0, 0]
+    cdef double[MX_SCALARS] numbers = [to_double(factor, "expAvgFactor"), to_double(epsilon, "epsilon"), 0, 0, 0, 0]
     require_plain_scalars(alpha, beta, UnknownError)
     return signature.run(handle, descriptors, buffers, numbers, mode + RUNNING * running + SAVE * save,
                          (0 if running else NO_RUNNING) | (0 if save else NO_SAVED))
@@ -88,7 +88,7 @@ cdef int _infer(Signature signature, Signature training, object handle, object b
     """`buffers` are the six of inference, and room for two."""
     require_handle(handle)
     cdef int mode = to_mode(bn_mode)
-    cdef double[4] numbers = [to_double(epsilon, "epsilon"), 0, 0, 0]
+    cdef double[MX_SCALARS] numbers = [to_double(epsilon, "epsilon"), 0, 0, 0, 0, 0]
     if <object> buffers[4] is None or <object> buffers[5] is None:  # statistics of the batch itself
         buffers[4] = buffers[5] = buffers[6] = buffers[7] = <arg_t> None
         return _train(training, handle, bn_mode, alpha, beta, descriptors, buffers, 0, epsilon)
@@ -102,7 +102,7 @@ cdef int _backward(Signature signature, object handle, object bn_mode, object al
     require_handle(handle)
     cdef int mode = to_mode(bn_mode)
     cdef bint saved = _both(buffers, 6, "savedMean", "savedInvVariance")
-    cdef double[4] numbers = [to_double(epsilon, "epsilon"), 0, 0, 0]
+    cdef double[MX_SCALARS] numbers = [to_double(epsilon, "epsilon"), 0, 0, 0, 0, 0]
     require_plain_scalars(alpha, beta, BadParmError)
     require_plain_scalars(alpha_parameters, beta_parameters, BadParmError)
     return signature.run(handle, descriptors, buffers, numbers, mode + SAVE * saved,

@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t
 
 from miopyx.engine._binding cimport workspace_bytes
 from miopyx.values._args cimport raise_unknown, to_double, to_int64, to_member
-from miopyx.values._types cimport MX_NORM_BACKWARD, MX_NORM_FORWARD
+from miopyx.values._types cimport MX_NORM_BACKWARD, MX_NORM_FORWARD, MX_SCALARS
 from miopyx.problem._layernorm cimport LN_ADD, LN_GROUP, LN_LAYER, LN_T5
 from ._operation cimport Signature, arg_t, require_handle
 
@@ -103,7 +103,7 @@ cdef int _forward(int kind, object handle, object mode, arg_t* descriptors, arg_
     require_handle(handle)
     cdef Signature signature = <Signature> _FORWARD[kind]
     cdef bint affine = _affine(mode, kind)
-    cdef double[4] numbers = [to_double(epsilon, "epsilon"), 0, 0, 0]
+    cdef double[MX_SCALARS] numbers = [to_double(epsilon, "epsilon"), 0, 0, 0, 0, 0]
     cdef int flags = _number(number, kind) << NUMBER | kind
     cdef unsigned left_out = _absent(signature, descriptors, buffers, affine, True)
     return signature.run(handle, descriptors, buffers, numbers, flags | left_out << LEFT_OUT, left_out)
@@ -115,7 +115,7 @@ cdef int _backward(int kind, object handle, object mode, object workspace_size, 
     require_handle(handle)
     cdef Signature signature = <Signature> _BACKWARD[kind]
     cdef bint affine = _affine(mode, kind)
-    cdef double[4] numbers = [0, 0, 0, 0]
+    cdef double[MX_SCALARS] numbers = [0, 0, 0, 0, 0, 0]
     cdef int flags = _number(number, kind) << NUMBER | kind
     cdef int64_t size = workspace_bytes(workspace_size)
     cdef unsigned left_out = _absent(signature, descriptors, buffers, affine, False)

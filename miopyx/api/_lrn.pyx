@@ -5,7 +5,7 @@ Names and argument order are the header's; output pointers became return values 
 
 from miopyx.values._args cimport to_double, to_flag
 from miopyx.problem._descriptors cimport as_tensor
-from miopyx.values._types cimport MX_LRN_BACKWARD, MX_LRN_FORWARD
+from miopyx.values._types cimport MX_LRN_BACKWARD, MX_LRN_FORWARD, MX_SCALARS
 from miopyx.problem._lrn cimport LRN_DX, LRN_DY, LRN_SCALES, LRN_X, LRN_Y, LRNDescriptor, as_lrn, workspace_bytes
 from ._operation cimport Signature, arg_t, require_handle
 
@@ -23,7 +23,7 @@ cdef Signature _BACKWARD = Signature(
     {"y": LRN_Y, "dy": LRN_DY, "x": LRN_X, "dx": LRN_DX, "workSpace": LRN_SCALES}, first=LRNDescriptor)
 cdef enum:
     NO_SCALES = 1 << 2     # among the forward buffers
-cdef double[4] _NO_NUMBERS = [0, 0, 0, 0]
+cdef double[MX_SCALARS] _NO_NUMBERS = [0, 0, 0, 0, 0, 0]
 
 
 def miopenCreateLRNDescriptor():

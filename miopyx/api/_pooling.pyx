@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 from miopyx.values._args cimport checked_mul, to_flag, to_int
 from miopyx.problem._descriptors cimport MAX_DIMS, TensorDescriptor, as_tensor
 from miopyx.engine._binding cimport workspace_bytes
-from miopyx.values._types cimport MX_POOLING_BACKWARD, MX_POOLING_FORWARD
+from miopyx.values._types cimport MX_POOLING_BACKWARD, MX_POOLING_FORWARD, MX_SCALARS
 from miopyx.problem._pooling cimport (
     POOL_IN, POOL_INDICES, POOL_MAX, POOL_OUT, PoolingDescriptor, as_pooling, index_size,
 )
@@ -33,7 +33,7 @@ cdef Signature _BACKWARD = Signature(
     {"dy": POOL_IN, "dx": POOL_OUT, "workSpace": POOL_INDICES}, first=PoolingDescriptor, optional=1)
 cdef enum:
     NO_INDICES = 1 << 2    # among the buffers of both
-cdef double[4] _NO_NUMBERS = [0, 0, 0, 0]
+cdef double[MX_SCALARS] _NO_NUMBERS = [0, 0, 0, 0, 0, 0]
 
 
 def miopenCreatePoolingDescriptor():

@@ -13,7 +13,7 @@
 #include "miopyx/kernels/layers/pooling_args.h"
 
 /* Tensors of a problem, and numbers that come with each call (alpha, beta, epsilon ...), at most. */
-enum { MX_SLOTS = 9, MX_SCALARS = 4 };
+enum { MX_SLOTS = 9, MX_SCALARS = 6 };
 
 /* miopenDataType_t; FLOAT8 and BFLOAT8 are AMD's, E4M3 and E5M2 OCP's, which miopen.h does not have */
 enum {

@@ -11,15 +11,15 @@
  *               ROWS = 0, GPUs: a chunk is a multiple of LOCAL elements.  With VEC > 1 all tensors are one packed row,
  *               a work-item has a vector, and a chunk is VEC * LOCAL elements.
  * Local memory: none.
- * Parameters:   T, MODE, ROWS, LOCAL, VEC, below.  alpha, beta and gamma are the activation's and come with each call;
+ * Parameters:   T, ACTIVATION, ROWS, LOCAL, VEC, below.  alpha, beta and gamma are the activation's and come with each call;
  *               eps is what POWER and TANH take for zero.
  * Bound by:     memory; TANH, LOGISTIC, SOFTRELU, ELU and POWER on CPUs by their exponentials.
  */
 #ifndef T /* storage type of all tensors */
 #define T float
 #endif
-#ifndef MODE /* miopenActivationMode_t */
-#define MODE 3
+#ifndef ACTIVATION /* miopenActivationMode_t */
+#define ACTIVATION 3
 #endif
 #ifndef ROWS /* work-items: 1 large ones, 0 small ones */
 #define ROWS 0
@@ -32,73 +32,14 @@
 #endif
 #include "include/common.h"
 #include "include/vectors.h"
+#include "include/activation.h"
 
 #if !MX_IS_STORAGE(T)
 #error "T must be half, float, double or bfloat16"
 #endif
-#if MODE < 0 || MODE > 9
-#error "MODE must be 0 to 9"
+#if ACTIVATION < 0 || ACTIVATION > 9
+#error "ACTIVATION must be 0 to 9"
 #endif
-
-/* 1 / (1 + e^-x), right to the last digits for negative x too. */
-static inline V logistic(V x)
-{
-    const V e = mx_exp(-fabs(x));
-    return (x < 0 ? e : (V)1) / (1 + e);
-}
-
-static inline V forward(V x, ACC alpha, ACC beta, ACC gamma, ACC eps)
-{
-#if MODE == 1 /* LOGISTIC */
-    return logistic(x);
-#elif MODE == 2 /* TANH */
-    return beta * mx_tanh(alpha * x);
-#elif MODE == 3 /* RELU: NaN stays NaN */
-    return x <= 0 ? (V)0 : x;
-#elif MODE == 4 /* SOFTRELU */
-    return (x > 0 ? x : (V)0) + mx_log1p(mx_exp(-fabs(x)));
-#elif MODE == 5 /* ABS */
-    return fabs(x);
-#elif MODE == 6 /* POWER */
-    const V base = mad((V)beta, x, (V)alpha);
-    return base <= eps ? (V)0 : mx_pow(base, gamma);
-#elif MODE == 7 /* CLIPPEDRELU: NaN becomes 0 */
-    const V positive = x > 0 ? x : (V)0;
-    return positive > alpha ? (V)alpha : positive;
-#elif MODE == 8 /* LEAKYRELU */
-    return x > 0 ? x : alpha * x;
-#elif MODE == 9 /* ELU */
-    return x > 0 ? x : alpha * mx_expm1(x > 0 ? (V)0 : x);
-#else /* PASTHRU */
-    return x;
-#endif
-}
-
-static inline V backward(V dy, V v, ACC alpha, ACC beta, ACC gamma, ACC eps)
-{
-#if MODE == 1
-    return dy * v * (1 - v);
-#elif MODE == 2
-    return fabs(beta) <= eps ? (V)0 : dy * alpha * (beta - v * v * (1 / beta));
-#elif MODE == 3
-    return v > 0 ? dy : (V)0;
-#elif MODE == 4
-    return dy * logistic(v);
-#elif MODE == 5 /* 0 at 0 */
-    return v > 0 ? dy : v < 0 ? -dy : (V)0;
-#elif MODE == 6
-    const V base = mad((V)beta, v, (V)alpha);
-    return base <= eps ? (V)0 : dy * (gamma * beta) * mx_pow(base, gamma - 1);
-#elif MODE == 7
-    return v > 0 && v <= alpha ? dy : (V)0;
-#elif MODE == 8
-    return v > 0 ? dy : alpha * dy;
-#elif MODE == 9
-    return v > 0 ? dy : dy * (alpha * mx_exp(v));
-#else
-    return dy;
-#endif
-}
 
 #define PARAMETERS const mx_grid g, const long chunk, const ACC alpha, const ACC beta, const ACC gamma, const ACC eps
 
@@ -114,10 +55,10 @@ static inline void forward_row(__global const STORAGE(T) *x, long x_at, __global
     while (i < last) {
         if (dense && head == 0)
             for (; i + VEC <= last; i += VEC)
-                VSTREAM(T)(y, y_at + i, forward(LOADV(T)(x, x_at + i), alpha, beta, gamma, eps));
+                VSTREAM(T)(y, y_at + i, mx_activation(LOADV(T)(x, x_at + i), alpha, beta, gamma, eps));
         const int count = (int)min(head > 0 ? head : (long)VEC, last - i);
         const V v = load_lanes(x, x_at + i * x_step, x_step, count, 0);
-        store_lanes(y, y_at + i * y_step, y_step, count, forward(v, alpha, beta, gamma, eps));
+        store_lanes(y, y_at + i * y_step, y_step, count, mx_activation(v, alpha, beta, gamma, eps));
         i += count;
         head = 0;
     }
@@ -133,11 +74,12 @@ static inline void backward_row(__global const STORAGE(T) *v, long v_at, __globa
         if (dense && head == 0)
             for (; i + VEC <= last; i += VEC)
                 VSTREAM(T)(dx, dx_at + i,
-                           backward(LOADV(T)(dy, dy_at + i), LOADV(T)(v, v_at + i), alpha, beta, gamma, eps));
+                           mx_activation_gradient(LOADV(T)(dy, dy_at + i), LOADV(T)(v, v_at + i), alpha, beta, gamma,
+                                                  eps));
         const int count = (int)min(head > 0 ? head : (long)VEC, last - i);
         const V a = load_lanes(dy, dy_at + i * dy_step, dy_step, count, 0);
         const V b = load_lanes(v, v_at + i * v_step, v_step, count, 0);
-        store_lanes(dx, dx_at + i * dx_step, dx_step, count, backward(a, b, alpha, beta, gamma, eps));
+        store_lanes(dx, dx_at + i * dx_step, dx_step, count, mx_activation_gradient(a, b, alpha, beta, gamma, eps));
         i += count;
         head = 0;
     }
@@ -192,11 +134,11 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void activation_forw
     x += x_offset;
     y += y_offset;
     if (MX_ALIGNED(x) && MX_ALIGNED(y) && i + VEC <= g.len[4]) {
-        put(y + i, forward(get(x + i, true), alpha, beta, gamma, eps), true);
+        put(y + i, mx_activation(get(x + i, true), alpha, beta, gamma, eps), true);
         return;
     }
     const int count = (int)min((long)VEC, g.len[4] - i);
-    store_lanes(y, i, 1, count, forward(load_lanes(x, i, 1, count, 0), alpha, beta, gamma, eps));
+    store_lanes(y, i, 1, count, mx_activation(load_lanes(x, i, 1, count, 0), alpha, beta, gamma, eps));
 }
 
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void activation_backward(
@@ -208,12 +150,12 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void activation_back
     dy += dy_offset;
     dx += dx_offset;
     if (MX_ALIGNED(v) && MX_ALIGNED(dy) && MX_ALIGNED(dx) && i + VEC <= g.len[4]) {
-        put(dx + i, backward(get(dy + i, true), get(v + i, true), alpha, beta, gamma, eps), true);
+        put(dx + i, mx_activation_gradient(get(dy + i, true), get(v + i, true), alpha, beta, gamma, eps), true);
         return;
     }
     const int count = (int)min((long)VEC, g.len[4] - i);
     const V a = load_lanes(dy, i, 1, count, 0), b = load_lanes(v, i, 1, count, 0);
-    store_lanes(dx, i, 1, count, backward(a, b, alpha, beta, gamma, eps));
+    store_lanes(dx, i, 1, count, mx_activation_gradient(a, b, alpha, beta, gamma, eps));
 }
 
 #else
@@ -228,7 +170,7 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void activation_forw
     const bool single = lines == 1;
     const long start = get_group_id(0) * chunk, end = min(start + chunk, lines * g.len[4]);
     for (long i = start + get_local_id(0); i < end; i += LOCAL)
-        STORE(T)(y, y_offset + AT(0, i), forward(LOAD(T)(x, x_offset + AT(1, i)), alpha, beta, gamma, eps));
+        STORE(T)(y, y_offset + AT(0, i), mx_activation(LOAD(T)(x, x_offset + AT(1, i)), alpha, beta, gamma, eps));
 }
 
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void activation_backward(
@@ -240,7 +182,8 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void activation_back
     const long start = get_group_id(0) * chunk, end = min(start + chunk, lines * g.len[4]);
     for (long i = start + get_local_id(0); i < end; i += LOCAL)
         STORE(T)(dx, dx_offset + AT(0, i),
-                 backward(LOAD(T)(dy, dy_offset + AT(1, i)), LOAD(T)(v, v_offset + AT(2, i)), alpha, beta, gamma, eps));
+                 mx_activation_gradient(LOAD(T)(dy, dy_offset + AT(1, i)), LOAD(T)(v, v_offset + AT(2, i)), alpha, beta,
+                                        gamma, eps));
 }
 
 #endif

@@ -49,7 +49,7 @@ cdef class OpenCLActivation(OpenCLLayer):
         cdef unsigned read = read_backward(<int> p.mode)
         cdef int i, width = type_size(<int> type), count = 2 if forward else 3
         cdef double eps = 1e-4 if type == MX_HALF else 1e-6
-        cdef dict defines = {"T": TOKENS[type], "ACC": "double" if wide else "float", "MODE": p.mode}
+        cdef dict defines = {"T": TOKENS[type], "ACC": "double" if wide else "float", "ACTIVATION": p.mode}
         # The output, the first input, backward the second one: dy again where the mode reads neither x nor y.
         if forward:
             slots[0], slots[1], slots[2] = ACTIVATION_Y, ACTIVATION_X, ACTIVATION_X

@@ -23,7 +23,7 @@ cdef int _scale(const mx_tensor* t, void* memory, double factor, int threads) no
     """t = factor t; where the factor is 0 what t held is not read."""
     cdef mx_tensor_problem p
     cdef void* slots[4]
-    cdef double[MX_SCALARS] scalars = [factor, 0, 0, 0]
+    cdef double[MX_SCALARS] scalars = [factor, 0, 0, 0, 0, 0]
     if _elements(t) == 0:
         return 0
     p.what, p.op, p.flags, p.c = MX_SCALE_TENSOR if factor != 0 else MX_SET_TENSOR, 0, 0, t[0]

@@ -27,6 +27,7 @@ from .api._activation import *  # noqa: F403
 from .api._batchnorm import *  # noqa: F403
 from .api._convolution import *  # noqa: F403
 from .api._find2 import *  # noqa: F403
+from .api._fusion import *  # noqa: F403
 from .api._handle import *  # noqa: F403
 from .api._layernorm import *  # noqa: F403
 from .api._lrn import *  # noqa: F403

@@ -45,6 +45,8 @@ cdef class Device:
 cdef class KernelSpec:
     cdef readonly str file, entry, options
 
+    cdef KernelSpec defining(self, str more)
+
 
 cdef class Arg:
     cdef int kind, slot, width
@@ -65,6 +67,8 @@ cdef class Step:
     cdef size_t global_size[3]
     cdef size_t local_size[3]
     cdef bint choose_local               # leave the work-group to the driver
+
+    cdef Step taking(self, KernelSpec spec, tuple args)
 
 
 cdef class Solution:

@@ -98,6 +98,12 @@ cdef class KernelSpec:
         self.file, self.entry = file, entry
         self.options = " ".join(f"-D {name}={value}" for name, value in sorted(defines.items()))
 
+    cdef KernelSpec defining(self, str more):
+        """The same kernel with more definitions, as a compiler's options."""
+        cdef KernelSpec made = KernelSpec(self.file, self.entry)
+        made.options = f"{self.options} {more}" if self.options else more
+        return made
+
     def __repr__(self):
         return f"{self.file}:{self.entry}"
 
@@ -172,6 +178,15 @@ cdef class Step:
             # Drivers answer a size of zero with anything from success to the end of the process.
             if self.global_size[i] == 0 or not (self.choose_local or self.local_size[i]):
                 raise BadParmError("no work-items", "global_size, local_size", (tuple(global_size), local_size), ">= 1")
+
+    cdef Step taking(self, KernelSpec spec, tuple args):
+        """The same launch of another kernel with other arguments."""
+        cdef Step made = Step.__new__(Step)
+        cdef int i
+        made.spec, made.args, made.dims, made.choose_local = spec, args, self.dims, self.choose_local
+        for i in range(self.dims):
+            made.global_size[i], made.local_size[i] = self.global_size[i], self.local_size[i]
+        return made
 
     @property
     def group(self):

@@ -147,6 +147,10 @@ _MEMBERS: dict[str, dict[str, int]] = {
         "miopenBNPerActivation": 0,
         "miopenBNSpatial": 1,
     },
+    "miopenFusionDirection_t": {
+        "miopenVerticalFusion": 0,
+        "miopenHorizontalFusion": 1,
+    },
     "miopenNormMode_t": {
         "MIOPEN_ELEMENTWISE_AFFINE": 0,
         "MIOPEN_WEIGHT_BIAS": 1,
@@ -244,6 +248,7 @@ _PREFIXES = {
     "miopenConvolutionFindMode_t": "miopenConvolutionFindMode", "miopenPoolingMode_t": "miopenPooling",
     "miopenPoolingWorkspaceIndexMode_t": "miopenPoolingWorkspaceIndex", "miopenNanPropagation_t": "MIOPEN_",
     "miopenLRNMode_t": "miopenLRN", "miopenBatchNormMode_t": "miopenBN", "miopenNormMode_t": "MIOPEN_",
+    "miopenFusionDirection_t": "miopen",
     "miopenActivationMode_t": "miopenActivation",
     "miopenSoftmaxAlgorithm_t": "MIOPEN_SOFTMAX_", "miopenSoftmaxMode_t": "MIOPEN_SOFTMAX_MODE_",
     "miopenProblemDirection_t": "miopenProblemDirection", "miopenFindResultsOrder_t": "miopenFindResultsOrderBy",
@@ -322,6 +327,8 @@ _ABOUT = {
     "miopenLRNMode_t": "Over what local response normalisation adds squares: a window of the plane, or channels.",
     "miopenBatchNormMode_t": """What has a mean and a variance of its own: each element of c h w (PerActivation), or
     each channel (Spatial).""",
+    "miopenFusionDirection_t": """How operators are fused: one after the other (Vertical), or side by side
+    (Horizontal), which nothing does.""",
     "miopenNormMode_t": """Whether a norm has weights: ELEMENTWISE_AFFINE: none, as if they were 1 and the biases 0;
     WEIGHT_BIAS: given ones.  FUSED_ADD: of miopenAddLayerNorm...; T5: of miopenT5LayerNorm..., which has no biases.""",
     "miopenActivationMode_t": "The activation function; miopenActivationForward has the formulas.",

@@ -7,6 +7,7 @@ descriptors to one body in the forward sense (x, w, y).
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memset
 
 from miopyx.values._args cimport raise_unknown, to_double, to_flag, to_int, to_int64, to_member
 from miopyx._core cimport SLOT_W, SLOT_X, SLOT_Y
@@ -525,7 +526,8 @@ cdef int _run(int d, object handle, object x, object w, object y, object conv, i
     _order(d, cd.mode == TRANSPOSE, order)
     call.order, call.count, call.data = order, 3, data
     data[0], data[1], data[2], data[3] = <PyObject*> a, <PyObject*> b, <PyObject*> c, <PyObject*> workspace
-    scalars[0], scalars[1], scalars[2], scalars[3] = alpha, beta, 0, 0
+    memset(scalars, 0, sizeof(scalars))
+    scalars[0], scalars[1] = alpha, beta
     return execute(h, invoker, &call, <tuple> _NAMES[d], scalars, None)
 
 
@@ -641,7 +643,8 @@ cdef object _timing(int d, Handle h, bint transposed, object a, object b, object
         _order(d, transposed, order)
         data[0], data[1], data[2], data[3] = <PyObject*> a, <PyObject*> b, <PyObject*> c, <PyObject*> workspace
         call.order, call.count, call.data, call.workspace_size = order, 3, data, size
-        scalars[0], scalars[1], scalars[2], scalars[3] = 1, 0, 0, 0
+        memset(scalars, 0, sizeof(scalars))
+        scalars[0] = 1
         execute(h, invoker, &call, _NAMES[d], scalars, None)
         return h.kernel_time
     return run
@@ -1417,7 +1420,7 @@ cdef int _bias(object handle, object alpha, tuple desc_names, object b_desc, obj
         invoker = prepare(h, bias_problem(bd, yd) if forward else BiasProblem(bd, yd), stamp, 2, call)
     data[0], data[1] = <PyObject*> b, <PyObject*> y
     scalars[0], scalars[1] = to_double(alpha, "alpha"), to_double(beta, "beta")
-    scalars[2] = scalars[3] = 0
+    scalars[2] = scalars[3] = scalars[4] = scalars[5] = 0
     if forward:  # an addition, alpha y + alpha b + beta y
         order[0], order[1] = TENSOR_B, TENSOR_C
         scalars[1], scalars[2] = scalars[0], scalars[1]

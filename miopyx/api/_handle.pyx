@@ -10,6 +10,7 @@ from miopyx.errors import BadParmError
 from ._activation import plan_activation_backward, plan_activation_forward
 from ._batchnorm import plan_batch_norm_backward, plan_batch_norm_inference, plan_batch_norm_training
 from ._convolution import build_ahead, plan_backward_data, plan_backward_weights, plan_forward
+from ._fusion import plan_bias_activation
 from ._lrn import plan_lrn_backward, plan_lrn_forward
 from ._pooling import plan_pooling_backward, plan_pooling_forward
 from ._layernorm import (
@@ -54,6 +55,43 @@ class Handle(_Handle):
                                      workspace_limit=None):
         """Return a prepared plan: ``plan(dy, x, dw)`` computes dw.  Parameters as for convolution_forward."""
         return plan_backward_weights(self, dy_desc, x_desc, conv_desc, dw_desc, solution_id, workspace_limit)
+
+    def convolution_bias_activation_forward(self, x_desc, w_desc, conv_desc, z_desc, bias_desc, activation_desc,
+                                            y_desc, solution_id=None, workspace_limit=None, norm_desc=None,
+                                            epsilon=1e-5):
+        """Return a prepared plan: ``plan(x, w, z, bias, y)`` computes y = act(alpha1 conv(x, w) + alpha2 z + bias).
+
+        It takes no z, or no bias, where that has no descriptor.  With `norm_desc` it takes scale, shift, mean and
+        variance before y, and computes act((alpha1 conv(x, w) + bias - mean) scale / sqrt(variance + epsilon) + shift +
+        alpha2 z).  alpha1 and alpha2 may follow y; they are 1.
+
+        Parameters
+        ----------
+        x_desc, w_desc, y_desc : TensorDescriptor
+        conv_desc : ConvolutionDescriptor
+        z_desc : TensorDescriptor or None
+            With the lengths, strides and type of y; z may be y.
+        bias_desc : TensorDescriptor or None
+            1, k, 1, 1.
+        activation_desc : ActivationDescriptor
+        solution_id, workspace_limit : int, optional
+            As for convolution_forward.
+        norm_desc : TensorDescriptor, optional
+            1, k, 1, 1: of batch norm's four tensors.
+        epsilon : float
+            Batch norm's.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenConvolutionBiasActivationForward raises for descriptors that do not fit each other.
+        """
+        return plan_bias_activation(self, x_desc, w_desc, conv_desc, z_desc, bias_desc, activation_desc, y_desc,
+                                    solution_id, workspace_limit, norm_desc, epsilon)
 
     def build_ahead(self, calls):
         """Build the programs of many convolutions at once, on several cores; their plans are made quickly after that.

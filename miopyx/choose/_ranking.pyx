@@ -5,6 +5,8 @@ cimport cython
 from miopyx._core cimport Offer, Solver
 from miopyx.database._records cimport FindItem
 from miopyx.database._records cimport FindRecord as StoredRecord
+from miopyx.problem._problem cimport ConvProblem
+from miopyx.solvers.conv._base cimport ConvOffer
 from ._costs cimport CostTable, table_of
 from ._survey cimport Refusal, Survey
 
@@ -109,8 +111,38 @@ cdef int _sort(list candidates, bint (*before)(Candidate, Candidate) noexcept) e
 
 
 cdef FindRecord _known(Survey survey):
+    """What was measured of a problem; where that has an epilogue, else what was of the convolution alone."""
+    cdef FindRecord record = _known_of(survey, survey.problem)
+    if record is None and survey.problem.c.fused.parts:
+        record = _known_of(survey, survey.problem.unfused())
+        if record is not None:
+            record.current = False
+            _add_launches(record.candidates)
+            _sort(record.candidates, _by_time)
+    return record
+
+
+# What a launch over y adds to a solver's time, where its own store does not take an epilogue and nothing is measured.
+LAUNCH_MORE = 1.3
+
+
+cdef int _add_launches(list candidates) except -1:
+    cdef Candidate c
+    for c in candidates:
+        if isinstance(c.offer, ConvOffer) and not (<ConvOffer> c.offer).one_store():
+            c.time *= LAUNCH_MORE
+    return 0
+
+
+cdef Candidate _again(Survey survey, Candidate c):
+    """What is known of a solver, with its offer for the survey's problem; None where it has none."""
+    cdef Offer offer = survey.offer(c.solver)
+    return None if offer is None else Candidate(offer, c.time, c.source)
+
+
+cdef FindRecord _known_of(Survey survey, ConvProblem problem):
     cdef dict found = survey.handle.found
-    cdef FindRecord mine = found.get(survey.problem.key) if found else None
+    cdef FindRecord mine = found.get(problem.key) if found else None
     cdef StoredRecord stored
     cdef FindItem item
     cdef Candidate c
@@ -122,10 +154,11 @@ cdef FindRecord _known(Survey survey):
     if mine is not None:
         for c in mine.candidates:
             if c.solver not in survey.off:
-                candidates.append(c)
+                candidates.append(c if problem is survey.problem else _again(survey, c))
+        candidates = [c for c in candidates if c is not None]
         return FindRecord(candidates, mine.skipped, mine.failed, mine.partial) if candidates else None
     database = store.of(survey.device.info)
-    answer = database.find(survey.problem)
+    answer = database.find(problem)
     if answer is None:
         return None
     stored, source = answer
@@ -315,7 +348,10 @@ cdef list best_first(Survey survey):
     cdef FindRecord record = _known(survey)
     cdef list measured = record.candidates if record is not None else [], everything = list(measured)
     cdef Candidate c
-    for c in _fallback(survey):
+    cdef list ranked = _fallback(survey)
+    if survey.problem.c.fused.parts:
+        _add_launches(ranked)
+    for c in ranked:
         if not _has(measured, c.solver):
             everything.append(c)
     _sort(everything, _by_rank)

@@ -6,7 +6,7 @@ from miopyx._core import KernelSpec, Offer
 from miopyx.database import store
 from miopyx.engine._handle import Handle
 from miopyx.engine._invoker import Invoker
-from miopyx.errors import BadParmError, MIOpenError, MIOpenNotImplementedError
+from miopyx.errors import BadParmError, MIOpenError, MIOpenNotImplementedError, UnknownError
 from miopyx.problem._problem import ConvProblem, Problem
 from miopyx.solvers import registry
 from miopyx.values import logs
@@ -82,6 +82,30 @@ def first_applicable(handle: Handle, problem: Problem) -> Invoker:
         raise failure
     raise MIOpenNotImplementedError(f"No solver found. {problem!r}: "
                                     + "; ".join(f"{who}: {why}" for who, why in grouped(refused)))
+
+
+def best_of(handle: Handle, problem: ConvProblem, algorithm: int | None = None,
+            workspace_limit: int | None = None) -> tuple[Invoker, Candidate]:
+    """Return the best candidate of an algorithm that can be prepared within a workspace limit.
+
+    Raises
+    ------
+    MIOpenNotImplementedError
+        Where no solver of the algorithm runs the problem; the message has the reasons.
+    UnknownError
+        Where all that do need more workspace.
+    """
+    survey = Survey(handle, problem)
+    able = [c for c in candidates(survey) if algorithm is None or c.solver.algorithm == algorithm]
+    if not able:
+        raise MIOpenNotImplementedError(
+            f"{NO_SOLUTION} {problem!r}: " + (reasons(survey.refusals()) if algorithm is None else
+                                              f"no solver of algorithm {algorithm} takes it"))
+    ready = first_of(handle, able, workspace_limit)
+    if ready is None:
+        raise UnknownError("workspace is smaller than any solution needs", "workspaceSizeInBytes", workspace_limit,
+                           f">= {min(c.workspace for c in able)} bytes")
+    return ready
 
 
 def build_ahead(handle: Handle, problems: list[ConvProblem]) -> None:

@@ -29,9 +29,9 @@ cdef struct activation_t:
     double alpha, beta, gamma, eps
 
 
-cdef void forward_block(const activation_t* c, double* v, int64_t n) noexcept nogil:
-    cdef double a = c.alpha, b = c.beta, g = c.gamma, eps = c.eps, e
-    cdef int mode = <int> c.p.mode
+cdef void activate(int64_t mode, double a, double b, double g, double eps, double* v, int64_t n) noexcept nogil:
+    """Apply an activation to n numbers; a, b, g are its alpha, beta and gamma, eps what POWER takes for zero."""
+    cdef double e
     cdef int64_t i
     if mode == LOGISTIC:
         for i in range(n):
@@ -118,7 +118,7 @@ cdef void activation_task(void* context, int64_t index, int worker) noexcept nog
         if c.second != NULL:
             kernels.load_row(c.second, c.type, two + at * two_step, two_step, second, n)
         if c.p.what == MX_ACTIVATION_FORWARD:
-            forward_block(c, first, n)
+            activate(c.p.mode, c.alpha, c.beta, c.gamma, c.eps, first, n)
         else:
             backward_block(c, first, second, n)
         kernels.store_row(c.out, c.type, out + at * out_step, out_step, first, n)

@@ -6,6 +6,8 @@ backward directions.  What MIOpen's keys leave out is appended, so that differen
     _det            the problem asks for deterministic solvers
     _tf32           float32 factors may be rounded to 11 bits
     _dim1           one spatial axis; it is written as two with a height of 1
+    _e              find keys: what follows in the same launch: the activation's number, z where that is added, b and n
+                    with the types' numbers where there is a bias, or batch norm.  A perf record serves all of these
     _si, _sw, _so   strides of in, weights and out, joined by x, where they are not the packed ones of the named layout
     _o              perf keys: lengths of out, joined by x, where they are not those that in implies
 
@@ -22,7 +24,8 @@ from libc.string cimport memcpy, memset, strlen
 from ._descriptors cimport is_ocp8, type_size
 from ._problem cimport STOCHASTIC, ConvProblem, float8_types, problem_of, rounding_of
 from miopyx.values._types cimport (
-    MX_AXES, MX_BACKWARD_DATA, MX_BFLOAT16, MX_BFLOAT8, MX_DOUBLE, MX_E4M3, MX_E5M2, MX_FLOAT, MX_FLOAT8, MX_FORWARD,
+    MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_BFLOAT8, MX_DOUBLE, MX_E4M3, MX_E5M2, MX_FLOAT,
+    MX_FLOAT8, MX_FORWARD, MX_FUSED, MX_FUSED_BIAS, MX_FUSED_NORM, MX_FUSED_Z,
     MX_HALF, MX_INT8, MX_INT32, MX_INT64, MX_SPATIAL, mx_conv_problem, mx_tensor,
 )
 
@@ -257,6 +260,18 @@ cdef char* _all_strides(char* out, const mx_conv_problem* p, const view_t* v) no
     return out
 
 
+cdef char* _epilogue(char* out, const mx_conv_problem* p) noexcept nogil:
+    if p.fused.parts:
+        out = _number(_text(out, b"_e"), p.fused.activation)
+        if p.fused.parts & MX_FUSED_Z:
+            out = _mark(out, c"z")
+        if p.fused.parts & MX_FUSED_BIAS:
+            out = _number(_mark(out, c"b"), p.fused.bias_type)
+        if p.fused.parts & MX_FUSED_NORM:
+            out = _number(_mark(out, c"n"), p.fused.norm_type)
+    return out
+
+
 cdef int write_find_key(const mx_conv_problem* p, char* out) noexcept nogil:
     """Write the find-db key, at most MAX_KEY bytes without a zero, and return its length."""
     cdef view_t v
@@ -287,7 +302,7 @@ cdef int write_find_key(const mx_conv_problem* p, char* out) noexcept nogil:
     o = _mark(o, DIRECTIONS[p.direction])
     if p.groups != 1:
         o = _number(_text(o, b"_g"), p.groups)
-    o = _all_strides(_marks(o, p), p, &v)
+    o = _all_strides(_epilogue(_marks(o, p), p), p, &v)
     return <int> (o - out)
 
 
@@ -385,7 +400,8 @@ _NUMBER_OF_TYPE = {
 _NAME = b"(" + b"|".join(_NUMBER_OF_TYPE) + b")"
 _TYPES = _NAME + b"(?:" + _NAME + _NAME + rb")?\Z"
 _LIST = b"([0-9x]+)"
-_END = (b"([FBW])(?:_g([0-9]+))?((?:_c[iwo][A-Z0-9]+)*)(_det)?(_tf32)?(_dim1)?(?:_o" + _LIST + b")?(?:_si" + _LIST
+_END = (b"([FBW])(?:_g([0-9]+))?((?:_c[iwo][A-Z0-9]+)*)(_det)?(_tf32)?(_dim1)?(?:_e([0-9])(z)?"
+        rb"(?:b([0-9]))?(?:n([0-9]))?)?(?:_o" + _LIST + b")?(?:_si" + _LIST
         + b")?(?:_sw" + _LIST + b")?(?:_so" + _LIST + rb")?\Z")
 
 
@@ -473,6 +489,25 @@ cdef class _Reader:
                     self.refuse("no length of out leads to that of in")
         return 0
 
+    cdef int fuse(self, mx_conv_problem* c, bytes activation, bytes z, bytes bias, bytes norm) except -1:
+        """What follows the convolution, as problem/_fusion allows it."""
+        cdef int64_t width = c.w.type
+        if c.direction == MX_BACKWARD_WEIGHTS or width not in (MX_FLOAT, MX_HALF, MX_BFLOAT16, MX_DOUBLE):
+            self.refuse("nothing follows such a convolution")
+        c.fused.parts, c.fused.activation = MX_FUSED, self.number(activation, 0)
+        if z is not None:
+            c.fused.parts |= MX_FUSED_Z
+        if bias is not None:
+            c.fused.parts |= MX_FUSED_BIAS
+            c.fused.bias_type = self.number(bias, 0)
+        if norm is not None:
+            c.fused.parts |= MX_FUSED_NORM
+            c.fused.norm_type = self.number(norm, 0)
+        for given, kind in ((bias, c.fused.bias_type), (norm, c.fused.norm_type)):
+            if given is not None and kind != width and not (kind == MX_FLOAT and width in (MX_HALF, MX_BFLOAT16)):
+                self.refuse("data types that no epilogue has")
+        return 0
+
     cdef ConvProblem problem(self):
         """Return the problem, or say why there is none."""
         cdef mx_conv_problem c
@@ -483,7 +518,8 @@ cdef class _Reader:
         end = re.match(_END, self.end)
         if end is None:
             self.refuse("unknown direction or suffix")
-        direction, groups, casts, deterministic, tf32, one, out, in_strides, w_strides, out_strides = end.groups()
+        (direction, groups, casts, deterministic, tf32, one, activation, z, bias, norm, out, in_strides, w_strides,
+         out_strides) = end.groups()
         if casts:
             self.refuse("cast types")
         types = re.match(_TYPES, self.types)
@@ -502,6 +538,8 @@ cdef class _Reader:
         elif c.w.type != c.x.type or (c.y.type != c.x.type and (
                 c.x.type != MX_INT8 or c.y.type != MX_INT32 and c.y.type != MX_FLOAT)):
             self.refuse("data types that no convolution has together")
+        if activation is not None:
+            self.fuse(&c, activation, z, bias, norm)
         # Keys do not say; this is what descriptors begin with.
         c.rounding = rounding_of(c.y.type if c.direction == MX_FORWARD else c.x.type if (
             c.direction == MX_BACKWARD_DATA) else c.w.type, STOCHASTIC)

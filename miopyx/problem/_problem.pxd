@@ -10,6 +10,16 @@ cdef enum:
     STOCHASTIC = 1        # miopenF8RoundingModeStochastic
 
 
+# Slots of a convolution's epilogue, behind x, w and y.
+cdef enum:
+    FUSED_Z = 3
+    FUSED_BIAS = 4
+    FUSED_SCALE = 5       # of batch norm, as are the next three
+    FUSED_SHIFT = 6
+    FUSED_MEAN = 7
+    FUSED_VARIANCE = 8
+
+
 cdef class Problem:
     cdef const void* data
     cdef size_t size
@@ -28,7 +38,10 @@ cdef class Problem:
 
 cdef class ConvProblem(Problem):
     cdef mx_conv_problem c
+    cdef mx_tensor bias, norm       # what an epilogue reads of each filter
     cdef readonly bint transposed   # the caller's x plays y here and the other way round
+
+    cdef ConvProblem unfused(self)
 
 
 cdef int fill_tensor(mx_tensor* t, TensorDescriptor desc) noexcept
@@ -47,4 +60,6 @@ cdef int fill_conv(mx_conv_problem* p, int direction, TensorDescriptor x, Tensor
 cdef bint float8_types(int direction, int64_t x, int64_t w, int64_t y) noexcept nogil
 cdef int64_t rounding_of(int64_t data_type, int mode) except -1
 cdef ConvProblem problem_of(const mx_conv_problem* c)
+cdef int complete(ConvProblem problem) noexcept
+cdef mx_tensor* result_of(mx_conv_problem* c) noexcept
 cdef str tensor_text(const mx_tensor* t)

@@ -10,8 +10,8 @@ from libc.string cimport memset
 from miopyx.values._args cimport checked_add, checked_mul
 from ._descriptors cimport as_convolution, as_tensor, is_ocp8
 from miopyx.values._types cimport (
-    MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_BFLOAT16, MX_FLOAT, MX_FLOAT8, MX_FORWARD, MX_HALF,
-    MX_INT8, MX_INT32, MX_SPATIAL, mx_tensor,
+    MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_BFLOAT16, MX_FLOAT, MX_FLOAT8, MX_FORWARD, MX_FUSED_BIAS,
+    MX_FUSED_NORM, MX_FUSED_Z, MX_HALF, MX_INT8, MX_INT32, MX_SPATIAL, mx_fused, mx_tensor,
 )
 
 from miopyx.values import config
@@ -301,10 +301,18 @@ cdef class ConvProblem(Problem):
                  TensorDescriptor y not None, ConvolutionDescriptor conv not None, int math=MATH_AS_SET):
         self.transposed = fill_conv(&self.c, direction, as_tensor(x, "xDesc"), as_tensor(w, "wDesc"),
                                     as_tensor(y, "yDesc"), as_convolution(conv, "convDesc"), math)
-        _complete(self)
+        complete(self)
 
     def __cinit__(self, *args):
-        self.data, self.size, self.count = &self.c, sizeof(mx_conv_problem), 3
+        self.data, self.size = &self.c, sizeof(mx_conv_problem)
+
+    cdef ConvProblem unfused(self):
+        """The same convolution without an epilogue."""
+        cdef mx_conv_problem plain = self.c
+        memset(&plain.fused, 0, sizeof(mx_fused))
+        cdef ConvProblem problem = problem_of(&plain)
+        problem.transposed = self.transposed
+        return problem
 
     @property
     def direction(self):
@@ -337,7 +345,16 @@ cdef class ConvProblem(Problem):
         cdef mx_conv_problem* c = &self.c
         verb = ("forward", "backward data", "backward weights")[c.direction]
         return (f"<{verb}: x {tensor_text(&c.x)}, w {tensor_text(&c.w)}, y {tensor_text(&c.y)}, pad {tuple(c.pad)}, "
-                f"stride {tuple(c.step)}, dilation {tuple(c.dilation)}, groups {c.groups}>")
+                f"stride {tuple(c.step)}, dilation {tuple(c.dilation)}, groups {c.groups}{fused_text(&c.fused)}>")
+
+
+cdef str fused_text(const mx_fused* f):
+    """What follows a convolution, as problems are printed."""
+    if not f.parts:
+        return ""
+    words = [word for bit, word in ((MX_FUSED_BIAS, "bias"), (MX_FUSED_NORM, "batch norm"), (MX_FUSED_Z, "z"))
+             if f.parts & bit]
+    return f"; then {', '.join([*words, enums.word_of('miopenActivationMode_t', f.activation)])}"
 
 
 cdef str tensor_text(const mx_tensor* t):
@@ -345,21 +362,49 @@ cdef str tensor_text(const mx_tensor* t):
     return f"{tuple(t.len)} {enums.TYPE_NAMES[t.type]}"
 
 
-cdef int _complete(ConvProblem problem) noexcept:
+cdef mx_tensor* result_of(mx_conv_problem* c) noexcept:
+    """The tensor that is computed."""
+    return &c.y if c.direction == MX_FORWARD else &c.x if c.direction == MX_BACKWARD_DATA else &c.w
+
+
+cdef int complete(ConvProblem problem) noexcept:
     """Say what the slots hold, once the struct is written."""
     cdef mx_conv_problem* c = &problem.c
-    cdef int rank = <int> c.spatial + 2
+    cdef int i, rank = <int> c.spatial + 2
+    cdef int64_t channels = result_of(c).len[1]
     problem.hold(0, &c.x, rank)
     problem.hold(1, &c.w, rank)
     problem.hold(2, &c.y, rank)
+    problem.count = 3
     problem.output = 2 if c.direction == MX_FORWARD else 0 if c.direction == MX_BACKWARD_DATA else 1
     problem.written = 1 << problem.output
+    if c.fused.parts & MX_FUSED_Z:
+        problem.hold(FUSED_Z, result_of(c), rank)
+        problem.in_place, problem.count = 1 << FUSED_Z, FUSED_Z + 1
+    if c.fused.parts & MX_FUSED_BIAS:
+        fill_channels(&problem.bias, c.fused.bias_type, channels)
+        problem.hold(FUSED_BIAS, &problem.bias, rank)
+        problem.count = FUSED_BIAS + 1
+    if c.fused.parts & MX_FUSED_NORM:
+        fill_channels(&problem.norm, c.fused.norm_type, channels)
+        for i in range(FUSED_SCALE, FUSED_VARIANCE + 1):
+            problem.hold(i, &problem.norm, rank)
+        problem.count = FUSED_VARIANCE + 1
     return 0
+
+
+cdef void fill_channels(mx_tensor* t, int64_t data_type, int64_t channels) noexcept:
+    """A number of each channel, one after the other."""
+    cdef int i
+    t.type = data_type
+    for i in range(MX_AXES):
+        t.len[i] = t.stride[i] = 1
+    t.len[1] = t.stride[0] = channels
 
 
 cdef ConvProblem problem_of(const mx_conv_problem* c):
     """Return the problem of a struct that was filled and checked elsewhere."""
     cdef ConvProblem problem = ConvProblem.__new__(ConvProblem)
     problem.c = c[0]
-    _complete(problem)
+    complete(problem)
     return problem

@@ -50,6 +50,17 @@ cdef extern from "miopyx/values/_types.h" nogil:
         int64_t len[5]
         int64_t stride[4][5]
 
+    enum:
+        MX_FUSED
+        MX_FUSED_Z
+        MX_FUSED_BIAS
+        MX_FUSED_NORM
+
+    ctypedef struct mx_fused:
+        int64_t parts
+        int64_t activation
+        int64_t bias_type, norm_type
+
     ctypedef struct mx_conv_problem:
         int64_t direction
         int64_t spatial
@@ -61,6 +72,7 @@ cdef extern from "miopyx/values/_types.h" nogil:
         int64_t tf32
         int64_t rounding
         mx_tensor x, w, y
+        mx_fused fused
 
     ctypedef struct mx_bias_problem:
         mx_tensor y, b

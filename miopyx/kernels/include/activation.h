@@ -3,6 +3,8 @@
  * ACTIVATION is the miopenActivationMode_t; docs/layers.md has the table.  eps is what POWER and TANH take for zero.
  * After include/functions.h.
  */
+#ifndef MIOPYX_ACTIVATION_H
+#define MIOPYX_ACTIVATION_H
 /* 1 / (1 + e^-x), right to the last digits for negative x too. */
 static inline V mx_logistic(V x)
 {
@@ -62,3 +64,4 @@ static inline V mx_activation_gradient(V dy, V v, ACC alpha, ACC beta, ACC gamma
     return dy;
 #endif
 }
+#endif

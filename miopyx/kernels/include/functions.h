@@ -1,13 +1,18 @@
-/* V, VEC numbers of type ACC at a time, and the exponential functions of them.
+/* V, V_LANES numbers of type ACC at a time, VEC unless a file says otherwise, and the exponential functions of them.
  *
- * VEC is 1 where work-items are small, and V a scalar.  For float vectors the functions are polynomials, since what an
+ * V_LANES is 1 where work-items are small, and V a scalar.  For float vectors the functions are polynomials, since what an
  * OpenCL library does lane by lane takes longer than the memory.  Their errors are at most 3 units in the last place;
  * results below the smallest normal number are right to the spacing there, but for mx_exp_below.  NaN stays NaN.
  */
-#if VEC == 1
+#ifndef MIOPYX_FUNCTIONS_H
+#define MIOPYX_FUNCTIONS_H
+#ifndef V_LANES
+#define V_LANES VEC
+#endif
+#if V_LANES == 1
 #define VJOIN(name) name
 #else
-#define VJOIN(name) MX_JOIN(name, VEC)
+#define VJOIN(name) MX_JOIN(name, V_LANES)
 #endif
 typedef VJOIN(ACC) V;
 #if MX_TYPE(ACC) == MX_TYPE_double
@@ -19,7 +24,7 @@ typedef VJOIN(int) VI;
 #endif
 #define AS_V VJOIN(MX_JOIN(as_, ACC))
 
-#if VEC > 1 && MX_TYPE(ACC) == MX_TYPE_float
+#if V_LANES > 1 && MX_TYPE(ACC) == MX_TYPE_float
 
 #ifdef FP_FAST_FMAF
 #define MX_FMA fma
@@ -152,4 +157,5 @@ static inline V mx_pow(V x, ACC power)
 #define mx_log(x) log(x)
 #define mx_log1p(x) log1p(x)
 #define mx_tanh(x) tanh(x)
+#endif
 #endif

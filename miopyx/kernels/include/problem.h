@@ -21,6 +21,16 @@ typedef struct {
     mx_int64 stride[4][MX_AXES];
 } mx_grid;
 
+/* What becomes of a convolution's result before it is stored, kernels/include/epilogue.h:
+ * act(scale (alpha result + bias - mean) + shift + beta z). */
+enum { MX_FUSED = 1, MX_FUSED_Z = 2, MX_FUSED_BIAS = 4, MX_FUSED_NORM = 8 };
+
+typedef struct {
+    mx_int64 parts; /* MX_FUSED and what there is besides an activation; 0: no epilogue */
+    mx_int64 activation; /* miopenActivationMode_t */
+    mx_int64 bias_type, norm_type; /* miopenDataType_t; norm: of scale, shift, mean and variance */
+} mx_fused;
+
 typedef struct {
     mx_int64 direction;
     mx_int64 spatial; /* 1, 2 or 3: how many of the three spatial axes the problem has */
@@ -32,5 +42,6 @@ typedef struct {
     mx_int64 tf32; /* float32 factors may be rounded to 11 bits: MIOPEN_CONVOLUTION_ATTRIB_MATH_TYPE */
     mx_int64 rounding; /* of a float8 result: 0 to nearest even, else at random, and 1 + the seed */
     mx_tensor x, w, y; /* by role, whatever the caller named them: transposed convolutions are folded in */
+    mx_fused fused;
 } mx_conv_problem;
 #endif

@@ -37,6 +37,7 @@ cdef class ConvOffer(Offer):
     cdef const mx_conv_problem* p        # the problem's
 
     cdef void cost_terms(self, double* terms) noexcept
+    cpdef bint one_store(self) except -1
 
 
 cdef class ConvSolver(Solver):
@@ -77,8 +78,6 @@ cdef double in_blocks(double terms) noexcept nogil
 cdef int64_t spatial_size(const mx_tensor* t) noexcept nogil
 cdef int64_t result_type(const mx_conv_problem* p) noexcept nogil
 cdef bint is_float8(int64_t data_type) noexcept nogil
-cdef str type_token(int64_t data_type)
-cdef str real_token(bint wide)
 cdef str acc_token(const mx_conv_problem* p)
 cdef int64_t acc_size(const mx_conv_problem* p) noexcept nogil
 cdef bytes problem_bytes(const mx_conv_problem* p)

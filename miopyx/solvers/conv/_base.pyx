@@ -8,6 +8,8 @@ from miopyx._core cimport Device, Offer, Problem, Solution, Solver, in_table
 from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._integers cimport ceil_div
+from miopyx.solvers._tokens cimport real_token, type_token
+from ._epilogue cimport stores_fused, with_epilogue, workspace_with
 from miopyx.values._types cimport (
     MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_E4M3, MX_E5M2, MX_FLOAT,
     MX_FLOAT8, MX_FORWARD, MX_HALF, MX_INT8, MX_INT32, mx_conv_problem, mx_tensor,
@@ -16,11 +18,6 @@ from miopyx.values._types cimport (
 from miopyx.errors import BadParmError
 
 cdef tuple GENERIC_TERMS = ("launch", "images", "products", "x", "w", "y", "columns", "depth")
-
-cdef dict TOKENS = {
-    MX_HALF: "half", MX_FLOAT: "float", MX_INT32: "int32", MX_INT8: "int8", MX_BFLOAT16: "bfloat16",
-    MX_DOUBLE: "double", MX_FLOAT8: "float8", MX_BFLOAT8: "bfloat8", MX_E4M3: "e4m3", MX_E5M2: "e5m2"}
-
 
 cdef inline const mx_conv_problem* _struct_of(Device dev, Problem problem) except NULL:
     if dev is None:
@@ -33,6 +30,14 @@ cdef inline const mx_conv_problem* _struct_of(Device dev, Problem problem) excep
 @cython.freelist(32)
 cdef class ConvOffer(Offer):
     """What a convolution solver says of a problem; `steps` are the solver's."""
+
+    cpdef Solution solution(self, tuple config=None):
+        cdef Solution plain = self.steps(self.default_config() if config is None else config)
+        return with_epilogue(self.device, self.p, plain) if self.p.fused.parts else plain
+
+    cpdef bint one_store(self) except -1:
+        """Whether what follows the convolution costs no launch of its own."""
+        return not self.p.fused.parts or stores_fused(self.steps(self.default_config()))
 
     cdef Solution steps(self, tuple config):
         if self.p.x.len[0] == 0 and self.p.direction != MX_BACKWARD_WEIGHTS:
@@ -73,7 +78,14 @@ cdef class ConvSolver(Solver):
 
     cpdef object offer(self, Device dev, Problem problem):
         cdef str why = self._unfit(dev, _struct_of(dev, problem))
-        return self.consider(dev, <ConvProblem> problem) if why is None else why
+        cdef ConvOffer offer
+        if why is not None:
+            return why
+        answer = self.consider(dev, <ConvProblem> problem)
+        if (<ConvProblem> problem).c.fused.parts and not dev.is_host and not isinstance(answer, str):
+            offer = answer
+            offer.workspace = workspace_with(offer.p, offer.steps(offer.default_config()))
+        return answer
 
     cpdef str why_not(self, Device dev, Problem problem):
         answer = self.offer(dev, problem)
@@ -118,8 +130,10 @@ cdef class ConvSolver(Solver):
         cdef double wide = 2.0 ** (-53 if p.w.type == MX_DOUBLE else -24)
         if p.w.type == MX_INT8:
             return 0
-        # What alpha and beta do to a sum is four roundings more.
-        return (self.roundings(dev, p) + 4) * wide + self.stores(dev, p) * _unit_roundoff(p)
+        # What alpha and beta do to a sum is four roundings more.  An epilogue's scale and shift are eight, and in a
+        # launch of its own it reads what was stored.
+        return (self.roundings(dev, p) + (12 if p.fused.parts else 4)) * wide + (
+            self.stores(dev, p) + (p.fused.parts != 0)) * _unit_roundoff(p)
 
     cpdef tuple parameters(self, Device dev, Problem problem):
         return self.table(dev, _struct_of(dev, problem))
@@ -354,15 +368,6 @@ cdef int64_t spatial_size(const mx_tensor* t) noexcept nogil:
 
 cdef bint is_float8(int64_t data_type) noexcept nogil:
     return data_type == MX_FLOAT8 or data_type == MX_BFLOAT8 or data_type == MX_E4M3 or data_type == MX_E5M2
-
-
-cdef str type_token(int64_t data_type):
-    """The kernels' name of a data type, None where they have none."""
-    return <str> TOKENS.get(data_type)
-
-
-cdef str real_token(bint wide):
-    return "double" if wide else "float"
 
 
 cdef str acc_token(const mx_conv_problem* p):

@@ -22,9 +22,8 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem,
     mx_tensor,
 )
-from ._base cimport (
-    DIRECT, FFT, GPU_TERMS, ConvOffer, ConvSolver, acc_size, real_token, set_offer, span, stride_of, type_token,
-)
+from ._base cimport DIRECT, FFT, GPU_TERMS, ConvOffer, ConvSolver, acc_size, set_offer, span, stride_of
+from miopyx.solvers._tokens cimport real_token, type_token
 
 cdef enum:
     LARGEST = 64                 # points of a transform

@@ -14,10 +14,8 @@ from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
-from ._base cimport (
-    GEMM, ConvSolver, capped_product, image_bytes, is_packed, is_pointwise, problem_bytes, real_token, spatial_size,
-    type_token,
-)
+from ._base cimport GEMM, ConvSolver, capped_product, image_bytes, is_packed, is_pointwise, problem_bytes, spatial_size
+from miopyx.solvers._tokens cimport real_token, type_token
 from ._index cimport columns_index, gemm_index
 from ._matmul cimport (
     matmul, matmul_default, matmul_fits, matmul_refuses, matmul_table, mx_gemm, operand, operand_t,

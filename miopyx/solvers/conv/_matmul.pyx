@@ -9,7 +9,8 @@ from miopyx._core cimport Arg, Device, KernelSpec, Step, struct_arg
 from miopyx.problem._descriptors cimport type_size
 from miopyx.values._integers cimport ceil_div
 from miopyx.values._types cimport MX_DOUBLE, MX_INT8, MX_INT32
-from ._base cimport GPU_TERMS, in_blocks, real_token, type_token, vector_lanes
+from ._base cimport GPU_TERMS, in_blocks, vector_lanes
+from miopyx.solvers._tokens cimport real_token, type_token
 
 cdef enum:
     LARGEST_TILE = 64    # sums of a work-item of conv/gpu/gemm.cl: more do not fit its registers

@@ -11,7 +11,8 @@ from miopyx.values._integers cimport up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FORWARD, MX_INT8, MX_INT32, mx_conv_problem, mx_tensor,
 )
-from ._base cimport DIRECT, INT_LIMIT, ConvSolver, problem_bytes, real_token, spatial_size, sum_terms, type_token
+from ._base cimport DIRECT, INT_LIMIT, ConvSolver, problem_bytes, spatial_size, sum_terms
+from miopyx.solvers._tokens cimport real_token, type_token
 
 cdef int64_t _elements(const mx_tensor* t) noexcept nogil:
     return t.len[0] * t.len[1] * spatial_size(t)

@@ -16,9 +16,10 @@ from miopyx.values._types cimport (
     mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
-    BLOCK_TERMS, DIRECT, GPU_TERMS, ConvSolver, acc_size, channels_contiguous, real_token, rows_contiguous, span,
-    stride_of, sum_terms, type_token, vector_lanes,
+    BLOCK_TERMS, DIRECT, GPU_TERMS, ConvSolver, acc_size, channels_contiguous, rows_contiguous, span, stride_of,
+    sum_terms, vector_lanes,
 )
+from miopyx.solvers._tokens cimport real_token, type_token
 
 cdef enum:
     ROWS = 0

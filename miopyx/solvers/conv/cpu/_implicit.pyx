@@ -13,9 +13,10 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
-    IMPLICIT_GEMM, ConvSolver, acc_size, acc_token, capped_product, is_packed, problem_bytes, real_token,
-    spatial_size, type_token, vector_lanes,
+    IMPLICIT_GEMM, ConvSolver, acc_size, acc_token, capped_product, is_packed, problem_bytes, spatial_size,
+    vector_lanes,
 )
+from miopyx.solvers._tokens cimport real_token, type_token
 from miopyx.solvers.conv._matmul cimport wide_scalars
 
 cdef enum:

@@ -18,9 +18,9 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
-    IMPLICIT_GEMM, ConvSolver, acc_size, capped_product, capped_sum, in_blocks, is_packed_nhwc, real_token,
-    spatial_size, sum_terms, type_token,
+    IMPLICIT_GEMM, ConvSolver, acc_size, capped_product, capped_sum, in_blocks, is_packed_nhwc, spatial_size, sum_terms,
 )
+from miopyx.solvers._tokens cimport real_token, type_token
 from miopyx.solvers.conv._matmul cimport wide_scalars
 
 cdef enum:

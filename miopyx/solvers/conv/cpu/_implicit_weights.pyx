@@ -15,9 +15,9 @@ from miopyx.problem._descriptors cimport type_size
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FLOAT, mx_conv_problem
 from miopyx.solvers.conv._base cimport (
-    IMPLICIT_GEMM, ConvSolver, capped_product, capped_sum, in_blocks, is_packed, real_token, spatial_size,
-    sum_terms, type_token, vector_lanes,
+    IMPLICIT_GEMM, ConvSolver, capped_product, capped_sum, in_blocks, is_packed, spatial_size, sum_terms, vector_lanes,
 )
+from miopyx.solvers._tokens cimport real_token, type_token
 from miopyx.solvers.conv._matmul cimport wide_scalars
 
 cdef enum:

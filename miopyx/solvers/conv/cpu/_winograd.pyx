@@ -20,8 +20,9 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport (
     WINOGRAD, ConvOffer, ConvSolver, acc_size, capped_product, capped_sum, image_bytes, is_packed, is_packed_nhwc,
-    real_token, set_offer, spatial_size, sum_terms, type_token, vector_lanes,
+    set_offer, spatial_size, sum_terms, vector_lanes,
 )
+from miopyx.solvers._tokens cimport real_token, type_token
 
 cdef enum:
     RUN = 16                   # of conv/cpu/winograd.h, as the next two

@@ -15,8 +15,8 @@ from miopyx.values._types cimport (
 )
 from miopyx.solvers.conv._base cimport (
     DIRECT, GPU_TERMS, INT_LIMIT, ConvSolver, channels_contiguous, rows_contiguous, stride_of, sum_terms, terms_t,
-    type_token,
 )
+from miopyx.solvers._tokens cimport type_token
 from miopyx.solvers.conv.nvidia._common cimport divisor, mx_divisor, refuse_sizes, sum_partial
 
 cdef enum:

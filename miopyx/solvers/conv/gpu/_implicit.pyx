@@ -15,9 +15,10 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
-    GPU_TERMS, IMPLICIT_GEMM, INT_LIMIT, ConvSolver, acc_size, acc_token, capped_product, is_channels_last,
-    real_token, span, spatial_size, stride_of, sum_terms, type_token,
+    GPU_TERMS, IMPLICIT_GEMM, INT_LIMIT, ConvSolver, acc_size, acc_token, capped_product, is_channels_last, span,
+    spatial_size, stride_of, sum_terms,
 )
+from miopyx.solvers._tokens cimport real_token, type_token
 from miopyx.solvers.conv._matmul cimport matmul_default, matmul_fits, matmul_refuses, matmul_table, wide_scalars
 from miopyx.solvers.conv.nvidia._common cimport divisor, mx_divisor, taps_of, taps_t
 

@@ -13,9 +13,8 @@ from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem,
 )
-from miopyx.solvers.conv._base cimport (
-    DIRECT, GPU_TERMS, ConvSolver, rows_contiguous, stride_of, sum_terms, terms_t, type_token,
-)
+from miopyx.solvers.conv._base cimport DIRECT, GPU_TERMS, ConvSolver, rows_contiguous, stride_of, sum_terms, terms_t
+from miopyx.solvers._tokens cimport type_token
 from miopyx.solvers.conv.nvidia._common cimport divisor, mx_divisor, refuse_sizes, sum_partial
 
 cdef enum:

@@ -16,9 +16,9 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
-    GPU_TERMS, INT_LIMIT, WINOGRAD, ConvSolver, acc_size, capped_product, is_channels_last, real_token, span, stride_of,
-    sum_terms, type_token,
+    GPU_TERMS, INT_LIMIT, WINOGRAD, ConvSolver, acc_size, capped_product, is_channels_last, span, stride_of, sum_terms,
 )
+from miopyx.solvers._tokens cimport real_token, type_token
 from miopyx.solvers.conv._matmul cimport (
     matmul, matmul_default, matmul_fits, matmul_refuses, matmul_table, mx_gemm, operand, wide_scalars,
 )

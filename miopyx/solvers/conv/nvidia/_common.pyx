@@ -12,8 +12,8 @@ from miopyx.values._integers cimport ceil_div, gcd, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_INT8, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport (
     IMPLICIT_GEMM, INT_LIMIT, MOST_TERMS, ConvOffer, ConvSolver, set_offer, span, spatial_size, stride_of, sum_terms,
-    type_token,
 )
+from miopyx.solvers._tokens cimport type_token
 
 cdef enum:
     MOST_TAPS = 27         # of conv/nvidia/sum.cl, whose local memory holds them

@@ -5,7 +5,8 @@ from libc.stdint cimport int64_t
 from miopyx._core cimport SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_HALF, mx_conv_problem, mx_tensor
-from miopyx.solvers.conv._base cimport DIRECT, is_channels_last, stride_of, type_token
+from miopyx.solvers.conv._base cimport DIRECT, is_channels_last, stride_of
+from miopyx.solvers._tokens cimport type_token
 from ._common cimport LONGEST, NO_ROOM, _NvSolver, divisor, mx_divisor, refuse_sizes, sum_partial, tensor_cores
 
 cdef enum:

@@ -11,7 +11,8 @@ from miopyx._core cimport SLOT_W, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solut
 from miopyx.problem._descriptors cimport is_ocp8, type_size
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_BACKWARD_DATA, MX_BFLOAT8, MX_FLOAT8, MX_FORWARD, mx_conv_problem, mx_tensor
-from miopyx.solvers.conv._base cimport result_type, spatial_size, stride_of, type_token
+from miopyx.solvers.conv._base cimport result_type, spatial_size, stride_of
+from miopyx.solvers._tokens cimport type_token
 from ._common cimport (
     ALIGN, NO_ROOM, WGMMA_PEAK, both, divides, has_wgmma, mx_nv_conv, refuse_sizes, set_taps, tensor_cores,
 )

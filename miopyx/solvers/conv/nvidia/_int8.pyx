@@ -10,7 +10,8 @@ from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, K
 from miopyx.problem._descriptors cimport type_size
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor
-from miopyx.solvers.conv._base cimport real_token, stride_of, type_token
+from miopyx.solvers.conv._base cimport stride_of
+from miopyx.solvers._tokens cimport real_token, type_token
 from miopyx.solvers.conv._matmul cimport wide_scalars
 from ._mma cimport mx_nv_bytes, only_read
 from ._common cimport (

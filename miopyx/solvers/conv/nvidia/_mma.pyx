@@ -13,7 +13,8 @@ from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport is_pointwise, stride_of, type_token
+from miopyx.solvers.conv._base cimport is_pointwise, stride_of
+from miopyx.solvers._tokens cimport type_token
 from ._common cimport (
     ALIGN, LONGEST, MMA_PEAK, NO_ROOM, _NvSolver, divides, divisor, folded, is_volume, mx_nv_conv, plane_rows,
     refuse_sizes, set_packed_w, set_phase, set_taps, set_x, set_y, sum_partial, tensor_cores, weight_count,

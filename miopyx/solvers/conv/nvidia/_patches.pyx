@@ -15,9 +15,8 @@ from miopyx.values._integers cimport up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport (
-    INT_LIMIT, ConvSolver, is_channels_last, span, spatial_size, type_token,
-)
+from miopyx.solvers.conv._base cimport INT_LIMIT, ConvSolver, is_channels_last, span, spatial_size
+from miopyx.solvers._tokens cimport type_token
 from ._common cimport ALIGN, NO_ROOM, TOO_LARGE, _NvSolver, divisor, has_wgmma, mx_divisor, tensor_cores
 
 from ._pairs import NvPairsBwd, NvPairsFwd, NvPairsWrw

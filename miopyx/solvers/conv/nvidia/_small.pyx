@@ -14,7 +14,8 @@ from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport ConvOffer, is_pointwise, set_offer, stride_of, type_token
+from miopyx.solvers.conv._base cimport ConvOffer, is_pointwise, set_offer, stride_of
+from miopyx.solvers._tokens cimport type_token
 from ._common cimport LONGEST, NO_ROOM, _NvSolver, divisor, has_wgmma, mx_divisor, refuse_sizes, tensor_cores
 
 cdef enum:

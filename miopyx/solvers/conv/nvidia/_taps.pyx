@@ -10,7 +10,8 @@ from ._common cimport (
     LONGEST, NO_ROOM, TOO_LARGE, WGMMA_PEAK, _NvSolver, divisor, folded, has_wgmma, is_volume, mx_divisor, mx_nv_conv,
     mx_nv_volume, plane_rows, refuse_sizes, set_taps, set_x, set_y, sum_partial, tensor_cores, volume,
 )
-from miopyx.solvers.conv._base cimport INT_LIMIT, is_channels_last, spatial_size, stride_of, type_token
+from miopyx.solvers.conv._base cimport INT_LIMIT, is_channels_last, spatial_size, stride_of
+from miopyx.solvers._tokens cimport type_token
 
 cdef enum:
     CHUNK = 64             # channels, or filters, of a row in local memory

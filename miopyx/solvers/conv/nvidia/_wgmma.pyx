@@ -6,7 +6,8 @@ from libc.string cimport memset
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.values._integers cimport ceil_div, gcd, up
 from miopyx.values._types cimport MX_BACKWARD_DATA, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor
-from miopyx.solvers.conv._base cimport INT_LIMIT, stride_of, type_token
+from miopyx.solvers.conv._base cimport INT_LIMIT, stride_of
+from miopyx.solvers._tokens cimport type_token
 from ._mma cimport (
     DEPTH, NARROW, NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, elements_of, in_place, megabytes,
     mx_nv_merged, mx_nv_scatter, mx_nv_stepped, only_read, operand_args, operands, split_k_operands, pack_for_split_k,

@@ -1,0 +1,925 @@
+"""Fused calls of miopen.h: convolution with bias and activation, and fusion plans.
+
+Names and argument order are the header's; output pointers became return values and failures exceptions.  Both are views
+of one problem, a convolution with an epilogue (problem/_fusion), which solvers, databases and plans know as they know a
+convolution.
+"""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memset
+
+from miopyx._core cimport SLOT_W, SLOT_X, SLOT_Y
+from miopyx.engine._binding cimport OWN, call_t, workspace_bytes
+from miopyx.engine._handle cimport Handle, as_handle, recall
+from miopyx.engine._invoker cimport Invoker, execute
+from miopyx.engine._plan cimport Plan, make_plan
+from miopyx.problem._activation cimport ActivationDescriptor, as_activation
+from miopyx.problem._descriptors cimport (
+    ConvolutionDescriptor, Descriptor, TensorDescriptor, as_convolution, as_tensor, check_descriptor, next_stamp,
+)
+from miopyx.problem._fusion cimport FUSED_ALPHA, FUSED_BETA, FUSED_EPSILON, FUSED_GAMMA, fuse
+from miopyx.problem._problem cimport (
+    FUSED_BIAS, FUSED_MEAN, FUSED_SCALE, FUSED_SHIFT, FUSED_VARIANCE, FUSED_Z, ConvProblem,
+)
+from miopyx.values._args cimport raise_unknown, to_double, to_int, to_int64, to_member
+from miopyx.values._types cimport MX_FORWARD, MX_SCALARS, MX_SLOTS
+
+from copy import copy
+
+from miopyx import enums
+from miopyx.choose import _ranking, preparing
+from miopyx.choose._survey import Survey
+from miopyx.errors import BadParmError, MIOpenNotImplementedError, UnsupportedOpError
+from miopyx.problem._descriptors import destroy
+from miopyx.solvers import registry
+
+cdef enum:
+    TRANSPOSE = 1
+    SPATIAL = 1            # miopenBatchNormMode_t
+    VERTICAL = 0           # miopenFusionDirection_t
+    PASTHRU = 0
+    ANY = -1               # algorithm
+
+# By such a number the handle remembers calls: which algorithm, and how much workspace there is.
+cdef int64_t ALGORITHM = <int64_t> 1 << 50, MOST = ALGORITHM - 1
+
+cdef tuple _NAMES = ("x", "w", "z", "bias", "y", "workspace")
+
+
+cdef inline int64_t _call(int algorithm, int64_t limit) noexcept:
+    return -ALGORITHM * (algorithm + 3) - min(limit, MOST)
+
+
+cdef Invoker _prepare(Handle h, ConvProblem problem, int64_t call, int algorithm, int64_t limit):
+    """The best solver of an algorithm within a limit; the handle keeps it for such calls."""
+    invoker, _ = preparing.best_of(h, problem, None if algorithm == ANY else algorithm,
+                                   None if limit == OWN else limit)
+    h.keep(problem, call, invoker)
+    return invoker
+
+
+# Convolution, bias, activation
+
+
+cdef ConvProblem _problem(Handle h, TensorDescriptor x, TensorDescriptor w, ConvolutionDescriptor conv,
+                          TensorDescriptor z, TensorDescriptor bias, TensorDescriptor norm, int activation,
+                          TensorDescriptor y):
+    cdef ConvProblem problem = ConvProblem(MX_FORWARD, x, w, y, conv, h.math())
+    fuse(problem, activation, z, bias, norm)
+    return problem
+
+
+cdef int _algorithm(object algo) except -2:
+    cdef int number = to_member(algo, "miopenConvFwdAlgorithm_t", "algo")
+    if number not in [int(member) for member in enums.miopenConvFwdAlgorithm_t]:
+        raise_unknown(algo, "miopenConvFwdAlgorithm_t", "algo")
+    return number
+
+
+def miopenConvolutionBiasActivationForward(handle, alpha1, xDesc, x, wDesc, w, convDesc, algo, workspace,
+                                           workspaceSizeInBytes, alpha2, zDesc, z, biasDesc, bias, activationDesc, yDesc,
+                                           y):
+    """y = act(alpha1 conv(x, w) + alpha2 z + bias), by the launches of the convolution where its solver can.
+
+    Sums, bias, z and activation are float32 (float64 for float64) and rounded once, when y is stored.  Solvers whose
+    kernels cannot do that store the convolution, and one more launch follows; `Plan.explain` names both.
+
+    Parameters
+    ----------
+    handle : Handle
+    alpha1, alpha2 : float or None
+        None: 1 and 0.  Where alpha2 is 0 z is not read.
+    xDesc, wDesc, yDesc : TensorDescriptor
+        As of miopenConvolutionForward: float32, float16, bfloat16 or float64, all alike.
+    x, w, y : memory of the handle's device
+    convDesc : ConvolutionDescriptor
+        A transposed one, too.
+    algo : miopenConvFwdAlgorithm_t
+        The best of its solvers is taken that needs no more workspace.
+    workspace : memory of the handle's device, or None
+    workspaceSizeInBytes : int
+        Bytes of it; what miopenConvolutionForwardGetWorkSpaceSize says is enough for any algorithm.
+    zDesc, z : TensorDescriptor and memory, or None
+        With the lengths, strides and type of y; z may be y.  None: nothing is added.
+    biasDesc, bias : TensorDescriptor and memory, or None
+        1, k, 1, 1: a number of each channel of y, of its type, or float32 beside 16 bits.
+    activationDesc : ActivationDescriptor
+        Any mode.
+
+    Raises
+    ------
+    BadParmError
+        Where descriptors or buffers do not fit; nothing was run then.
+    MIOpenNotImplementedError
+        For other types, where z lies otherwise than y, or where no solver of the algorithm takes the problem.
+    UnknownError
+        Where all of them need more workspace.
+    """
+    cdef Handle h = as_handle(handle)
+    cdef TensorDescriptor xd = as_tensor(xDesc, "xDesc"), wd = as_tensor(wDesc, "wDesc"), yd = as_tensor(yDesc, "yDesc")
+    cdef TensorDescriptor zd = None if z is None else as_tensor(zDesc, "zDesc")
+    cdef TensorDescriptor bd = None if bias is None else as_tensor(biasDesc, "biasDesc")
+    cdef ConvolutionDescriptor cd = as_convolution(convDesc, "convDesc")
+    cdef ActivationDescriptor ad = as_activation(activationDesc, "activationDesc")
+    cdef int algorithm = _algorithm(algo)
+    cdef int order[5]
+    cdef uint64_t stamp[7]
+    cdef PyObject* data[6]
+    cdef double scalars[MX_SCALARS]
+    cdef call_t call
+    cdef int64_t size = workspace_bytes(workspaceSizeInBytes), number = _call(algorithm, size)
+    cdef ConvProblem problem
+    cdef Invoker invoker
+    memset(scalars, 0, sizeof(scalars))
+    scalars[0] = 1.0 if alpha1 is None else to_double(alpha1, "alpha1")
+    scalars[1] = 0.0 if alpha2 is None else to_double(alpha2, "alpha2")
+    scalars[FUSED_ALPHA], scalars[FUSED_BETA], scalars[FUSED_GAMMA] = ad.alpha, ad.beta, ad.gamma
+    stamp[0], stamp[1], stamp[2], stamp[3], stamp[4] = xd.stamp, wd.stamp, cd.stamp, ad.stamp, yd.stamp
+    stamp[5], stamp[6] = 0 if zd is None else zd.stamp, 0 if bd is None else bd.stamp
+    invoker = recall(h, stamp, 7, number)
+    if invoker is None:
+        problem = _problem(h, xd, wd, cd, zd, bd, None, ad.number, yd)
+        invoker = h.remember(stamp, 7, number, number, problem.data, problem.size)
+        if invoker is None:
+            _prepare(h, problem, number, algorithm, size)
+            invoker = h.remember(stamp, 7, number, number, problem.data, problem.size)
+    order[0], order[4] = (SLOT_Y, SLOT_X) if cd.mode == TRANSPOSE else (SLOT_X, SLOT_Y)
+    order[1], order[2], order[3] = SLOT_W, -1 if zd is None else FUSED_Z, -1 if bd is None else FUSED_BIAS
+    data[0], data[1], data[2], data[3] = <PyObject*> x, <PyObject*> w, <PyObject*> z, <PyObject*> bias
+    data[4], data[5] = <PyObject*> y, <PyObject*> workspace
+    call.order, call.count, call.data, call.workspace_size = order, 5, data, size
+    execute(h, invoker, &call, _NAMES, scalars, None)
+
+
+cdef bytes _numbers(ActivationDescriptor activ):
+    cdef double[3] numbers = [activ.alpha, activ.beta, activ.gamma]
+    return (<const unsigned char*> numbers)[:sizeof(numbers)]
+
+
+def plan_bias_activation(handle, x_desc, w_desc, conv_desc, z_desc, bias_desc, activation_desc, y_desc,
+                         solution_id=None, workspace_limit=None, norm_desc=None, epsilon=1e-5):
+    """Body of Handle.convolution_bias_activation_forward."""
+    cdef Handle h = as_handle(handle)
+    cdef TensorDescriptor x = as_tensor(x_desc, "x_desc"), w = as_tensor(w_desc, "w_desc")
+    cdef TensorDescriptor y = as_tensor(y_desc, "y_desc")
+    cdef TensorDescriptor z = None if z_desc is None else as_tensor(z_desc, "z_desc")
+    cdef TensorDescriptor bias = None if bias_desc is None else as_tensor(bias_desc, "bias_desc")
+    cdef TensorDescriptor norm = None if norm_desc is None else as_tensor(norm_desc, "norm_desc")
+    cdef ConvolutionDescriptor conv = as_convolution(conv_desc, "conv_desc")
+    cdef ActivationDescriptor activ = as_activation(activation_desc, "activation_desc")
+    cdef ConvProblem problem = _problem(h, x, w, conv, z, bias, norm, activ.number, y)
+    cdef Invoker invoker
+    cdef Plan plan
+    cdef list names = ["x", "w"], slots = [SLOT_X, SLOT_W]
+    cdef int i, math = h.math()
+    epsilon = to_double(epsilon, "epsilon")
+    limit = None if workspace_limit is None else to_int64(workspace_limit, "workspace_limit")
+    if limit is not None and limit < 0:
+        raise BadParmError("negative size", "workspace_limit", limit, ">= 0")
+    if solution_id is None:
+        invoker, chosen = preparing.best_of(h, problem, None, limit)
+    else:
+        chosen = _ranking.Candidate(_ranking.offer_of(Survey(h, problem), to_int64(solution_id, "solution_id")), -1.0,
+                                    "forced")
+        if limit is not None and chosen.workspace > limit:
+            raise BadParmError("solution needs more workspace than the limit", "workspace_limit", limit,
+                               f">= {chosen.workspace}")
+        invoker = preparing.invoker(h, chosen.offer)
+
+    def identity():
+        cdef ConvProblem now = ConvProblem(MX_FORWARD, x, w, y, conv, math)
+        fuse(now, activ.number, z, bias, norm)
+        return now.transposed, now.key, _numbers(activ)
+
+    def explaining():
+        from miopyx.choose.explain import explain
+
+        return explain(h, problem, invoker, chosen, limit)
+
+    if z is not None:
+        names, slots = [*names, "z"], [*slots, FUSED_Z]
+    if bias is not None:
+        names, slots = [*names, "bias"], [*slots, FUSED_BIAS]
+    if norm is not None:
+        names += ["scale", "shift", "mean", "variance"]
+        slots += [FUSED_SCALE, FUSED_SHIFT, FUSED_MEAN, FUSED_VARIANCE]
+    slots.append(SLOT_Y)
+    if problem.transposed:
+        slots = [SLOT_Y, *slots[1:len(slots) - 1], SLOT_X]
+    kept = {}  # a descriptor that stands in several places is watched once
+    for desc, name in ((x, "x_desc"), (w, "w_desc"), (conv, "conv_desc"), (z, "z_desc"), (bias, "bias_desc"),
+                       (norm, "norm_desc"), (activ, "activation_desc"), (y, "y_desc")):
+        if desc is not None:
+            kept.setdefault(id(desc), (desc, name))
+    plan = make_plan(h, invoker, (*names, "y", "workSpace"), tuple([desc for desc, _ in kept.values()]),
+                     tuple([name for _, name in kept.values()]), identity, explaining,
+                     (("alpha1", 1.0), ("alpha2", 0.0 if z is None else 1.0)))
+    plan.default[FUSED_EPSILON] = epsilon
+    plan.default[FUSED_ALPHA], plan.default[FUSED_BETA] = activ.alpha, activ.beta
+    plan.default[FUSED_GAMMA] = activ.gamma
+    plan.count = len(slots)
+    for i in range(plan.count):
+        plan.order[i] = slots[i]
+    return plan
+
+
+# Fusion plans
+
+
+cdef enum:                 # kinds of operators
+    CONV
+    BIAS
+    NORM
+    ACTIVATION
+    NORM_TRAINING
+    NORM_BACKWARD
+    ACTIVATION_BACKWARD
+
+cdef tuple _KINDS = ("convolution forward", "bias forward", "batch norm inference", "activation forward",
+                     "batch norm training", "batch norm backward", "activation backward")
+
+
+cdef class FusionOperator:
+    """An operator of a fusion plan (miopenFusionOpDescriptor_t)."""
+
+    cdef int kind
+    cdef int index
+    cdef object descriptor     # copies: (convolution, weights), a bias, a batch norm's parameters
+    cdef int mode              # of an activation or a batch norm
+    cdef bint running          # batch norm training keeps running statistics
+
+    def __init__(self):
+        raise TypeError("operators are made by miopenCreateOp...")
+
+    def __repr__(self):
+        return f"<FusionOperator {self.index}: {_KINDS[self.kind]}>"
+
+
+cdef class FusionPlanDescriptor(Descriptor):
+    """What is fused: an input and the operators that follow it (miopenFusionPlanDescriptor_t)."""
+
+    cdef TensorDescriptor input    # a copy
+    cdef list operators
+    cdef int algorithm             # ANY, or the one that was set
+    cdef object compiled           # the algorithms that the handle of the last compilation has, best first
+
+    def __init__(self):
+        raise TypeError("plans are made by miopenCreateFusionPlan")
+
+    def __cinit__(self, *args):
+        self.stamp = next_stamp()
+        self.operators, self.algorithm = [], ANY
+
+    cdef str described(self):
+        kinds = [_KINDS[(<FusionOperator> op).kind] for op in self.operators]
+        return f"FusionPlanDescriptor({', '.join(kinds)})"
+
+    cdef FusionOperator add(self, int kind, object descriptor=None, int mode=0):
+        cdef FusionOperator op = FusionOperator.__new__(FusionOperator)
+        op.kind, op.descriptor, op.mode, op.index = kind, descriptor, mode, len(self.operators)
+        self.operators.append(op)
+        self.stamp, self.compiled = next_stamp(), None
+        return op
+
+    cdef FusionOperator find(self, int kind):
+        cdef FusionOperator op
+        for op in self.operators:
+            if op.kind == kind:
+                return op
+        return None
+
+    cdef int require_supported(self) except -1:
+        """Say which link breaks, where one does."""
+        cdef FusionOperator op
+        cdef int last = -1
+        if not self.operators:
+            raise BadParmError("a plan without operators", "fusePlanDesc", self, "miopenCreateOp... before")
+        for op in self.operators:
+            if op.kind > ACTIVATION:
+                raise UnsupportedOpError(f"nothing fuses {_KINDS[op.kind]}", "fusePlanDesc", self, "a convolution first")
+            if op.index == 0 and op.kind != CONV:
+                raise UnsupportedOpError(f"no plan begins with {_KINDS[op.kind]}", "fusePlanDesc", self,
+                                         "a convolution first")
+            if op.kind <= last:
+                raise UnsupportedOpError(f"{_KINDS[op.kind]} cannot follow {_KINDS[last]}", "fusePlanDesc", self,
+                                         "convolution, bias, batch norm inference, activation, each once")
+            if op.kind == NORM and op.mode != SPATIAL:
+                raise UnsupportedOpError("batch norm by activation cannot follow a convolution", "fusePlanDesc", self,
+                                         "miopenBNSpatial")
+            last = op.kind
+        return 0
+
+    cdef ConvProblem problem(self, Handle h, TensorDescriptor x, TensorDescriptor y):
+        cdef FusionOperator bias = self.find(BIAS), norm = self.find(NORM), activ = self.find(ACTIVATION)
+        cdef ConvProblem problem
+        conv, w = self.find(CONV).descriptor
+        if y is None:
+            y = _output_of(conv, x, w)
+        problem = ConvProblem(MX_FORWARD, x, w, y, conv, h.math())
+        fuse(problem, PASTHRU if activ is None else activ.mode, None, None if bias is None else bias.descriptor,
+             None if norm is None else norm.descriptor)
+        return problem
+
+
+cdef TensorDescriptor _output_of(ConvolutionDescriptor conv, TensorDescriptor x, TensorDescriptor w):
+    """The packed output, channels last where x is so."""
+    cdef TensorDescriptor y
+    lens = conv.output_lens(x, w)
+    last = x.len[1] > 1 and x.stride[1] == 1
+    strides, size = [0] * len(lens), 1
+    for axis in [*([1] if last else []), *range(len(lens) - 1, 1, -1), *([] if last else [1]), 0]:
+        strides[axis], size = size, size * lens[axis]
+    return TensorDescriptor(x.dtype, lens, strides)
+
+
+cdef FusionPlanDescriptor _plan_of(object desc, str name="fusePlanDesc"):
+    return <FusionPlanDescriptor> check_descriptor(desc, FusionPlanDescriptor, name)
+
+
+def miopenCreateFusionPlan(fuseDirection, inputDesc):
+    """Return a new FusionPlanDescriptor without operators.
+
+    Parameters
+    ----------
+    fuseDirection : miopenFusionDirection_t
+        miopenVerticalFusion.
+    inputDesc : TensorDescriptor
+        What the first operator reads; the plan keeps a copy.
+
+    Raises
+    ------
+    BadParmError
+        For an unknown direction, or where the descriptor was never set.
+    MIOpenNotImplementedError
+        For miopenHorizontalFusion, which MIOpen does not have either.
+    """
+    cdef int direction = to_member(fuseDirection, "miopenFusionDirection_t", "fuseDirection")
+    cdef FusionPlanDescriptor plan
+    if direction == 1:
+        raise MIOpenNotImplementedError("horizontal fusion", "fuseDirection", fuseDirection, "miopenVerticalFusion")
+    if direction != VERTICAL:
+        raise_unknown(fuseDirection, "miopenFusionDirection_t", "fuseDirection")
+    as_tensor(inputDesc, "inputDesc").require_set("inputDesc")
+    plan = FusionPlanDescriptor.__new__(FusionPlanDescriptor)
+    plan.input = copy(inputDesc)
+    return plan
+
+
+def miopenDestroyFusionPlan(fusePlanDesc):
+    """End the plan's life, and its operators'; using it afterwards is a BadParmError.
+
+    Parameters
+    ----------
+    fusePlanDesc : FusionPlanDescriptor or None
+        One that was destroyed before, or None, is fine.
+
+    Raises
+    ------
+    BadParmError
+        For any other object.
+    """
+    destroy(fusePlanDesc, FusionPlanDescriptor, "fusePlanDesc")
+
+
+def miopenCreateOpConvForward(fusePlanDesc, convDesc, wDesc):
+    """Add a convolution to a plan and return its operator.
+
+    Parameters
+    ----------
+    fusePlanDesc : FusionPlanDescriptor
+    convDesc : ConvolutionDescriptor
+    wDesc : TensorDescriptor
+        The plan keeps copies.
+
+    Returns
+    -------
+    FusionOperator
+
+    Raises
+    ------
+    BadParmError
+        Where they do not fit the plan's input; the plan stays as it was.
+    """
+    cdef FusionPlanDescriptor plan = _plan_of(fusePlanDesc)
+    cdef ConvolutionDescriptor conv = as_convolution(convDesc, "convDesc")
+    cdef TensorDescriptor w = as_tensor(wDesc, "wDesc")
+    cdef int64_t dims[8]
+    conv.output_dims(plan.input, w, dims)
+    return plan.add(CONV, (copy(conv), copy(w)))
+
+
+def miopenCreateOpBiasForward(fusePlanDesc, bDesc):
+    """Add a bias to a plan and return its operator.
+
+    Parameters
+    ----------
+    fusePlanDesc : FusionPlanDescriptor
+    bDesc : TensorDescriptor
+        1, k, 1, 1; the plan keeps a copy.
+
+    Returns
+    -------
+    FusionOperator
+
+    Raises
+    ------
+    BadParmError
+        Where the descriptor was never set.
+    """
+    cdef FusionPlanDescriptor plan = _plan_of(fusePlanDesc)
+    as_tensor(bDesc, "bDesc").require_set("bDesc")
+    return plan.add(BIAS, copy(bDesc))
+
+
+cdef int _activation_mode(object mode) except -1:
+    return (<ActivationDescriptor> ActivationDescriptor(mode)).number
+
+
+def miopenCreateOpActivationForward(fusePlanDesc, mode):
+    """Add an activation to a plan and return its operator.
+
+    Parameters
+    ----------
+    fusePlanDesc : FusionPlanDescriptor
+    mode : miopenActivationMode_t
+
+    Returns
+    -------
+    FusionOperator
+
+    Raises
+    ------
+    BadParmError
+        For an unknown mode.
+    """
+    return _plan_of(fusePlanDesc).add(ACTIVATION, None, _activation_mode(mode))
+
+
+def miopenCreateOpActivationBackward(fusePlanDesc, mode):
+    """Add an activation's gradient to a plan and return its operator.
+
+    Parameters
+    ----------
+    fusePlanDesc : FusionPlanDescriptor
+    mode : miopenActivationMode_t
+
+    Returns
+    -------
+    FusionOperator
+
+    Raises
+    ------
+    BadParmError
+        For an unknown mode.
+    """
+    return _plan_of(fusePlanDesc).add(ACTIVATION_BACKWARD, None, _activation_mode(mode))
+
+
+cdef int _norm_mode(object mode) except -1:
+    cdef int number = to_member(mode, "miopenBatchNormMode_t", "bn_mode")
+    if number != 0 and number != SPATIAL:
+        raise_unknown(mode, "miopenBatchNormMode_t", "bn_mode")
+    return number
+
+
+def miopenCreateOpBatchNormInference(fusePlanDesc, bn_mode, bnScaleBiasMeanVarDesc):
+    """Add batch norm with given statistics to a plan and return its operator.
+
+    Parameters
+    ----------
+    fusePlanDesc : FusionPlanDescriptor
+    bn_mode : miopenBatchNormMode_t
+        miopenBNSpatial behind a convolution.
+    bnScaleBiasMeanVarDesc : TensorDescriptor
+        Of scale, bias, mean and variance; the plan keeps a copy.
+
+    Returns
+    -------
+    FusionOperator
+
+    Raises
+    ------
+    BadParmError
+        For an unknown mode, or where the descriptor was never set.
+    """
+    cdef FusionPlanDescriptor plan = _plan_of(fusePlanDesc)
+    as_tensor(bnScaleBiasMeanVarDesc, "bnScaleBiasMeanVarDesc").require_set("bnScaleBiasMeanVarDesc")
+    return plan.add(NORM, copy(bnScaleBiasMeanVarDesc), _norm_mode(bn_mode))
+
+
+def miopenCreateOpBatchNormForward(fusePlanDesc, bn_mode, runningMeanVariance):
+    """Add batch norm as in training to a plan and return its operator.
+
+    Parameters
+    ----------
+    fusePlanDesc : FusionPlanDescriptor
+    bn_mode : miopenBatchNormMode_t
+    runningMeanVariance : bool
+        Whether running statistics are kept.
+
+    Returns
+    -------
+    FusionOperator
+
+    Raises
+    ------
+    BadParmError
+        For an unknown mode.
+    """
+    cdef FusionOperator op = _plan_of(fusePlanDesc).add(NORM_TRAINING, None, _norm_mode(bn_mode))
+    op.running = bool(runningMeanVariance)
+    return op
+
+
+def miopenCreateOpBatchNormBackward(fusePlanDesc, bn_mode):
+    """Add batch norm's gradients to a plan and return its operator.
+
+    Parameters
+    ----------
+    fusePlanDesc : FusionPlanDescriptor
+    bn_mode : miopenBatchNormMode_t
+
+    Returns
+    -------
+    FusionOperator
+
+    Raises
+    ------
+    BadParmError
+        For an unknown mode.
+    """
+    return _plan_of(fusePlanDesc).add(NORM_BACKWARD, None, _norm_mode(bn_mode))
+
+
+def miopenFusionPlanGetOp(fusePlanDesc, op_idx):
+    """Return an operator of a plan.
+
+    Parameters
+    ----------
+    fusePlanDesc : FusionPlanDescriptor
+    op_idx : int
+        0 is the first that was added.
+
+    Returns
+    -------
+    FusionOperator
+
+    Raises
+    ------
+    BadParmError
+        Where the plan has no such operator.
+    """
+    cdef FusionPlanDescriptor plan = _plan_of(fusePlanDesc)
+    cdef int index = to_int(op_idx, "op_idx")
+    if index < 0 or index >= len(plan.operators):
+        raise BadParmError("no such operator", "op_idx", index, f"0 to {len(plan.operators) - 1}")
+    return plan.operators[index]
+
+
+cdef list _algorithms(Handle h, FusionPlanDescriptor plan):
+    """The algorithms of the solvers that can run a plan, best first."""
+    cdef list found = []
+    for candidate in _ranking.candidates(Survey(h, plan.problem(h, plan.input, None))):
+        if candidate.solver.algorithm not in found:
+            found.append(candidate.solver.algorithm)
+    return found
+
+
+def miopenCompileFusionPlan(handle, fusePlanDesc):
+    """Choose a solver for a plan and build its programs, so that executing it does neither.
+
+    Parameters
+    ----------
+    handle : Handle
+    fusePlanDesc : FusionPlanDescriptor
+        A convolution, then bias, batch norm inference and activation, each or none.
+
+    Raises
+    ------
+    UnsupportedOpError
+        Where nothing fuses these operators; the message names the link that breaks.
+    BadParmError
+        Where the descriptors do not fit each other.
+    MIOpenNotImplementedError
+        Where no solver takes the convolution, or none of the algorithm that was set.
+    """
+    cdef Handle h = as_handle(handle)
+    cdef FusionPlanDescriptor plan = _plan_of(fusePlanDesc)
+    cdef ConvProblem problem
+    cdef int64_t call = _call(plan.algorithm, OWN)
+    plan.require_supported()
+    problem = plan.problem(h, plan.input, None)
+    if h.lookup(problem.data, problem.size, call) is None:
+        _prepare(h, problem, call, plan.algorithm, OWN)
+    plan.compiled = tuple(_algorithms(h, plan))
+
+
+def miopenFusionPlanGetWorkSpaceSize(handle, fusePlanDesc, algo):
+    """Return the bytes of workspace that a plan needs with an algorithm.
+
+    miopenExecuteFusionPlan takes none: it uses the handle's own.
+
+    Parameters
+    ----------
+    handle : Handle
+    fusePlanDesc : FusionPlanDescriptor
+    algo : miopenConvFwdAlgorithm_t
+
+    Returns
+    -------
+    int
+        Bytes; 0 where no solver of the algorithm takes it.
+
+    Raises
+    ------
+    UnsupportedOpError
+        Where nothing fuses these operators.
+    BadParmError
+        For an unknown algorithm, or descriptors that do not fit.
+    """
+    cdef Handle h = as_handle(handle)
+    cdef FusionPlanDescriptor plan = _plan_of(fusePlanDesc)
+    cdef int algorithm = _algorithm(algo)
+    plan.require_supported()
+    for candidate in _ranking.candidates(Survey(h, plan.problem(h, plan.input, None))):
+        if candidate.solver.algorithm == algorithm:
+            return candidate.workspace
+    return 0
+
+
+def miopenFusionPlanConvolutionGetAlgo(fusePlanDesc, requestAlgoCount):
+    """Return the algorithms that a plan's convolution can take.
+
+    Parameters
+    ----------
+    fusePlanDesc : FusionPlanDescriptor
+    requestAlgoCount : int
+        At most so many.
+
+    Returns
+    -------
+    list of miopenConvFwdAlgorithm_t
+        Best first on the handle that the plan was compiled for; before, all that any solver has.
+
+    Raises
+    ------
+    UnsupportedOpError
+        Where the plan has no convolution.
+    BadParmError
+        For a count below 1.
+    """
+    cdef FusionPlanDescriptor plan = _plan_of(fusePlanDesc)
+    cdef int count = to_int(requestAlgoCount, "requestAlgoCount")
+    if count < 1:
+        raise BadParmError("no algorithms requested", "requestAlgoCount", count, ">= 1")
+    if plan.find(CONV) is None:
+        raise UnsupportedOpError("a plan without a convolution", "fusePlanDesc", plan, "miopenCreateOpConvForward")
+    numbers = plan.compiled
+    if numbers is None:
+        numbers = sorted({solver.algorithm for solver in registry.CONV if solver.direction == MX_FORWARD})
+    return [enums.miopenConvFwdAlgorithm_t(number) for number in numbers[:count]]
+
+
+def miopenFusionPlanConvolutionSetAlgo(fusePlanDesc, algo):
+    """Let a plan's convolution take an algorithm alone; the plan is compiled anew when it is run next.
+
+    Parameters
+    ----------
+    fusePlanDesc : FusionPlanDescriptor
+    algo : miopenConvFwdAlgorithm_t
+
+    Raises
+    ------
+    BadParmError
+        For an unknown algorithm.
+    """
+    cdef FusionPlanDescriptor plan = _plan_of(fusePlanDesc)
+    plan.algorithm = _algorithm(algo)
+    plan.stamp = next_stamp()
+
+
+cdef class OperatorArgs(Descriptor):
+    """The buffers and numbers of a plan's operators (miopenOperatorArgs_t)."""
+
+    cdef dict given            # operator -> its buffers by slot, and numbers by place
+
+    def __cinit__(self, *args):
+        self.given = {}
+
+    cdef str described(self):
+        return f"OperatorArgs({', '.join([repr(op) for op in self.given])})"
+
+
+cdef OperatorArgs _args_of(object args, str name="args"):
+    return <OperatorArgs> check_descriptor(args, OperatorArgs, name)
+
+
+cdef FusionOperator _operator(object op, int kind, str name):
+    if type(op) is not FusionOperator or (<FusionOperator> op).kind != kind:
+        raise BadParmError("another kind of object", name, op, f"an operator, {_KINDS[kind]}")
+    return <FusionOperator> op
+
+
+cdef int _require_plain(object alpha, object beta) except -1:
+    if alpha is not None and to_double(alpha, "alpha") != 1:
+        raise BadParmError("scaled results", "alpha", alpha, "1 or None")
+    if beta is not None and to_double(beta, "beta") != 0:
+        raise BadParmError("scaled results", "beta", beta, "0 or None")
+    return 0
+
+
+def miopenCreateOperatorArgs():
+    """Return a new OperatorArgs, without buffers."""
+    return OperatorArgs()
+
+
+def miopenDestroyOperatorArgs(args):
+    """End the life of an OperatorArgs; using it afterwards is a BadParmError.
+
+    Parameters
+    ----------
+    args : OperatorArgs or None
+        One that was destroyed before, or None, is fine.
+
+    Raises
+    ------
+    BadParmError
+        For any other object.
+    """
+    destroy(args, OperatorArgs, "args")
+
+
+def miopenSetOpArgsConvForward(args, convOp, alpha, beta, w):
+    """Set what a plan's convolution takes.
+
+    Parameters
+    ----------
+    args : OperatorArgs
+    convOp : FusionOperator
+    alpha : float or None
+        The convolution is multiplied by it; None: 1.
+    beta : float or None
+        0.
+    w : memory of the device
+
+    Raises
+    ------
+    BadParmError
+        For another operator, or another beta.
+    """
+    cdef FusionOperator op = _operator(convOp, CONV, "convOp")
+    _require_plain(None, beta)
+    _args_of(args).given[op] = {SLOT_W: w}, {0: 1.0 if alpha is None else to_double(alpha, "alpha")}
+
+
+def miopenSetOpArgsBiasForward(args, biasOp, alpha, beta, bias):
+    """Set what a plan's bias takes.
+
+    Parameters
+    ----------
+    args : OperatorArgs
+    biasOp : FusionOperator
+    alpha, beta : float or None
+        1 and 0.
+    bias : memory of the device
+
+    Raises
+    ------
+    BadParmError
+        For another operator, or other numbers.
+    """
+    cdef FusionOperator op = _operator(biasOp, BIAS, "biasOp")
+    _require_plain(alpha, beta)
+    _args_of(args).given[op] = {FUSED_BIAS: bias}, {}
+
+
+def miopenSetOpArgsActivForward(args, activFwdOp, alpha, beta, activAlpha, activBeta, activGamma):
+    """Set the numbers of a plan's activation.
+
+    Parameters
+    ----------
+    args : OperatorArgs
+    activFwdOp : FusionOperator
+    alpha, beta : float or None
+        1 and 0.
+    activAlpha, activBeta, activGamma : float
+        As of miopenSetActivationDescriptor.
+
+    Raises
+    ------
+    BadParmError
+        For another operator, or what is no real number.
+    """
+    cdef FusionOperator op = _operator(activFwdOp, ACTIVATION, "activFwdOp")
+    _require_plain(alpha, beta)
+    _args_of(args).given[op] = {}, {FUSED_ALPHA: to_double(activAlpha, "activAlpha"),
+                                    FUSED_BETA: to_double(activBeta, "activBeta"),
+                                    FUSED_GAMMA: to_double(activGamma, "activGamma")}
+
+
+def miopenSetOpArgsBatchNormInference(args, bnOp, alpha, beta, bnScale, bnBias, estimatedMean, estimatedVariance,
+                                      epsilon):
+    """Set what a plan's batch norm takes.
+
+    Parameters
+    ----------
+    args : OperatorArgs
+    bnOp : FusionOperator
+    alpha, beta : float or None
+        1 and 0.
+    bnScale, bnBias, estimatedMean, estimatedVariance : memory of the device
+    epsilon : float
+
+    Raises
+    ------
+    BadParmError
+        For another operator, or other numbers.
+    """
+    cdef FusionOperator op = _operator(bnOp, NORM, "bnOp")
+    _require_plain(alpha, beta)
+    _args_of(args).given[op] = {FUSED_SCALE: bnScale, FUSED_SHIFT: bnBias, FUSED_MEAN: estimatedMean,
+                                FUSED_VARIANCE: estimatedVariance}, {FUSED_EPSILON: to_double(epsilon, "epsilon")}
+
+
+cdef tuple _SLOT_NAMES = ("input", "w", "output", "z", "bias", "bnScale", "bnBias", "estimatedMean",
+                          "estimatedVariance")
+
+
+def miopenExecuteFusionPlan(handle, fusePlanDesc, inputDesc, input, outputDesc, output, args):
+    """Run a plan: its operators, one after the other, in the launches of its convolution where the solver can.
+
+    The formula is that of miopenConvolutionBiasActivationForward, with batch norm, (c + bias - mean) scale /
+    sqrt(variance + epsilon) + shift of the convolution c, before the activation.  Workspace is the handle's own.
+
+    Parameters
+    ----------
+    handle : Handle
+    fusePlanDesc : FusionPlanDescriptor
+        One that was not compiled is compiled now.
+    inputDesc : TensorDescriptor
+        With the lengths and type of the plan's input; strides may be others.
+    input, output : memory of the handle's device
+    outputDesc : TensorDescriptor
+    args : OperatorArgs
+        With all operators' arguments set.
+
+    Raises
+    ------
+    BadParmError
+        Where an operator's arguments are missing, or descriptors or buffers do not fit; nothing was run then.
+    UnsupportedOpError
+        Where nothing fuses the plan's operators.
+    MIOpenNotImplementedError
+        Where no solver takes the convolution.
+    """
+    cdef Handle h = as_handle(handle)
+    cdef FusionPlanDescriptor plan = _plan_of(fusePlanDesc)
+    cdef TensorDescriptor xd = as_tensor(inputDesc, "inputDesc"), yd = as_tensor(outputDesc, "outputDesc")
+    cdef OperatorArgs given = _args_of(args)
+    cdef FusionOperator op
+    cdef uint64_t stamp[3]
+    cdef int order[MX_SLOTS]
+    cdef PyObject* data[MX_SLOTS + 1]
+    cdef double scalars[MX_SCALARS]
+    cdef call_t call
+    cdef int64_t number = _call(plan.algorithm, OWN)
+    cdef ConvProblem problem
+    cdef Invoker invoker
+    cdef int slot
+    cdef list names = ["input", "output"]
+    stamp[0], stamp[1], stamp[2] = plan.stamp, xd.stamp, yd.stamp
+    invoker = recall(h, stamp, 3, number)
+    if invoker is None:
+        plan.require_supported()
+        if xd.lens != plan.input.lens or xd.dtype != plan.input.dtype:
+            raise BadParmError("lengths or type are not those of the plan's input", "inputDesc", xd, plan.input)
+        problem = plan.problem(h, xd, yd)
+        invoker = h.remember(stamp, 3, number, number, problem.data, problem.size)
+        if invoker is None:
+            _prepare(h, problem, number, plan.algorithm, OWN)
+            invoker = h.remember(stamp, 3, number, number, problem.data, problem.size)
+    memset(scalars, 0, sizeof(scalars))
+    op = plan.operators[0]
+    order[0], order[1] = (SLOT_Y, SLOT_X) if (<ConvolutionDescriptor> op.descriptor[0]).mode == TRANSPOSE else (
+        SLOT_X, SLOT_Y)
+    data[0], data[1] = <PyObject*> input, <PyObject*> output
+    call.count = 2
+    for op in plan.operators:
+        try:
+            buffers, numbers = given.given[op]
+        except KeyError:
+            raise BadParmError("an operator without arguments", "args", repr(op), "miopenSetOpArgs...") from None
+        for place, value in (<dict> numbers).items():
+            scalars[<int> place] = value
+        for place, buffer in (<dict> buffers).items():
+            slot = place
+            order[call.count], data[call.count] = slot, <PyObject*> buffer
+            names.append(_SLOT_NAMES[slot])
+            call.count += 1
+    data[call.count] = <PyObject*> None
+    call.order, call.data, call.workspace_size = order, data, OWN
+    execute(h, invoker, &call, (*names, "workSpace"), scalars, None)
+
+
+__all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

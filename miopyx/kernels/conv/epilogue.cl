@@ -43,14 +43,12 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void fused_epilogue(
         const long at = mx_offset(t, n, c, d, h, w);
         __global const STORAGE(T) *x = X + x_offset + at;
         __global STORAGE(T) *y = Y + y_offset + at;
-        V scale = mx_result_scale(EPILOGUE_ARGS, c), shift = mx_result_shift(EPILOGUE_ARGS, c);
+        mx_epilogue own = mx_of_filter(EPILOGUE_ARGS, c);
         for (long i = 0; i < length; i += VEC) {
             const int count = (int)min((long)VEC, length - i);
-            if (along_channels) {
-                scale = mx_result_scales(EPILOGUE_ARGS, i, count);
-                shift = mx_result_shifts(EPILOGUE_ARGS, i, count);
-            }
-            V v = load_lanes(x, i * step, step, count, 0) * scale + shift;
+            if (along_channels)
+                own = mx_of_filters(EPILOGUE_ARGS, i, count);
+            V v = load_lanes(x, i * step, step, count, 0) * own.scale_of + own.shift_of;
             if (beta != 0)
                 v += (ACC)beta * load_lanes(OLD_RESULT(T, y), i * step, step, count, 0);
             store_lanes(y, i * step, step, count, mx_final(v, epilogue));
@@ -69,6 +67,9 @@ __kernel void fused_epilogue(
     const mx_place a = mx_place_of(i, t);
     const long at = mx_offset(t, a.n, a.c, a.d, a.h, a.w);
     __global STORAGE(T) *y = Y + y_offset + at;
-    STORE_RESULT(T, y, 0, LOAD(T)(X, x_offset + at), alpha, beta, a.c);
+    {
+        OF_FILTER(a.c)
+        STORE_ONE(T, y, 0, LOAD(T)(X, x_offset + at));
+    }
 }
 #endif

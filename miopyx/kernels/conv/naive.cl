@@ -29,6 +29,8 @@
 #endif
 #define ROUNDING p.rounding
 #include "include/common.h"
+#define V_LANES 1
+#include "include/epilogue.h"
 
 #if !MX_IS_STORAGE(X_TYPE) || !MX_IS_STORAGE(W_TYPE) || !MX_IS_STORAGE(Y_TYPE)
 #error "X_TYPE, W_TYPE and Y_TYPE must each be a type of include/common.h"
@@ -47,8 +49,9 @@ __kernel void conv_naive_forward(
     __global const STORAGE(X_TYPE) *restrict x, long x_offset,
     __global const STORAGE(W_TYPE) *restrict w, long w_offset,
     __global STORAGE(Y_TYPE) *restrict y, long y_offset,
-    const mx_conv_problem p, const SCALAR alpha, const SCALAR beta)
+    const mx_conv_problem p, EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(y, y_offset);
     const INDEX item = (INDEX)get_global_id(0);
     if (item >= mx_size(p.y))
         return;
@@ -72,7 +75,10 @@ __kernel void conv_naive_forward(
                     ADD_TERM(sum, rest, (ACC)LOAD(X_TYPE)(x, i) * (ACC)LOAD(W_TYPE)(w, j));
             }
     y += y_offset;
-    STORE_MIXED(Y_TYPE, y, mx_offset(p.y, o.n, o.c, o.d, o.h, o.w), WHOLE(sum, rest), alpha, beta);
+    {
+        OF_FILTER(o.c)
+        STORE_ONE(Y_TYPE, y, mx_offset(p.y, o.n, o.c, o.d, o.h, o.w), WHOLE(sum, rest));
+    }
 }
 
 /* dx at `at` gets, through tap t, from the output (at - t * dilation) / step, if that is whole; `at` includes the pad.
@@ -87,8 +93,9 @@ __kernel void conv_naive_backward_data(
     __global STORAGE(X_TYPE) *restrict x, long x_offset,
     __global const STORAGE(W_TYPE) *restrict w, long w_offset,
     __global const STORAGE(Y_TYPE) *restrict y, long y_offset,
-    const mx_conv_problem p, const SCALAR alpha, const SCALAR beta)
+    const mx_conv_problem p, EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(x, x_offset);
     const INDEX item = (INDEX)get_global_id(0);
     if (item >= mx_size(p.x))
         return;
@@ -123,7 +130,10 @@ __kernel void conv_naive_backward_data(
         }
     }
     x += x_offset;
-    STORE_MIXED(X_TYPE, x, mx_offset(p.x, a.n, a.c, a.d, a.h, a.w), WHOLE(sum, rest), alpha, beta);
+    {
+        OF_FILTER(a.c)
+        STORE_ONE(X_TYPE, x, mx_offset(p.x, a.n, a.c, a.d, a.h, a.w), WHOLE(sum, rest));
+    }
 }
 
 __kernel void conv_naive_backward_weights(

@@ -79,13 +79,19 @@ static inline int bits_inside(int start, int step, int limit, int count)
         }
 #endif
 
-static inline void store_some(__global STORAGE(X_TYPE) *p, vec v, int count, SCALAR alpha, SCALAR beta)
+static inline void store_some(__global STORAGE(X_TYPE) *p, vec v, int count, EPILOGUE_PARAMS)
 {
-    v *= (ACC)alpha;
+#ifdef EPILOGUE
+    if (count < VEC) {
+        STORE_FIRST(X_TYPE, p, v, count);
+        return;
+    }
+#endif
+    v = SCALED_RESULT(v);
     if (count == VEC) {
         if (beta != 0)
-            v += (ACC)beta * READ(p, 0);
-        WRITE(p, 0, v);
+            v += (ACC)beta * READ(OLD_RESULT(X_TYPE, p), 0);
+        WRITE(p, 0, FINAL_RESULT(v));
     } else {
         ACC lanes[VEC];
         VPUT(v, 0, lanes);
@@ -96,7 +102,7 @@ static inline void store_some(__global STORAGE(X_TYPE) *p, vec v, int count, SCA
 
 NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict packed,
                            __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
-                           int image, SCALAR alpha, SCALAR beta)
+                           int image, EPILOGUE_PARAMS)
 {
     const mx_grouped g = *grouped;
     const int first = set * g.together, end = min(first + g.together, g.groups), begin = tile * g.tile_h;
@@ -118,6 +124,7 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
             __global STORAGE(X_TYPE) *y = out + SPREAD * (t * y_h + q * y_w);
             for (int c = first; c < end; c++) {
                 const int count = min(VEC, g.input.channels - c * VEC);
+                OF_FILTERS((long)c * VEC, count)
                 __global const ACC *w = packed + (long)c * R * S * VEC;
                 __global const STORAGE(X_TYPE) *x = in + at + c * VEC;
                 vec s[TALL * SPREAD * SPREAD];
@@ -136,13 +143,13 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
 #pragma unroll
                     for (int b = 0; b < 2; b++)
                         if (j < height && b < pairs)
-                            store_some(y + j * y_h + b * y_w + c * VEC, s[2 * j + b], count, alpha, beta);
+                            store_some(y + j * y_h + b * y_w + c * VEC, s[2 * j + b], count, EPILOGUE_ARGS);
 #else
                 if (count < VEC) {
                     const long room = g.input.span - at - c * VEC;
                     SUM_COLUMN(GET_SOME, row_bits >> u & 1, column_bits >> v & 1)
                     for (int j = 0; j < height; j++)
-                        store_some(y + j * y_h + c * VEC, s[j], count, alpha, beta);
+                        store_some(y + j * y_h + c * VEC, s[j], count, EPILOGUE_ARGS);
                 } else if (row_bits == ALL_ROWS && height == TALL) {
                     if (column_bits == ALL_COLUMNS) {
                         SUM_COLUMN(GET_WHOLE, 1, 1)
@@ -151,13 +158,13 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
                     }
 #pragma unroll
                     for (int j = 0; j < TALL; j++)
-                        store_some(y + j * y_h + c * VEC, s[j], VEC, alpha, beta);
+                        store_some(y + j * y_h + c * VEC, s[j], VEC, EPILOGUE_ARGS);
                 } else {
                     SUM_COLUMN(GET_WHOLE, row_bits >> u & 1, column_bits >> v & 1)
 #pragma unroll
                     for (int j = 0; j < TALL; j++)
                         if (j < height)
-                            store_some(y + j * y_h + c * VEC, s[j], VEC, alpha, beta);
+                            store_some(y + j * y_h + c * VEC, s[j], VEC, EPILOGUE_ARGS);
                 }
 #endif
             }
@@ -167,10 +174,11 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_data(
     __global const STORAGE(X_TYPE) *restrict in, long in_offset, __global const ACC *restrict packed, long w_offset,
-    __global STORAGE(X_TYPE) *restrict out, long out_offset, const mx_grouped g, const SCALAR alpha, const SCALAR beta)
+    __global STORAGE(X_TYPE) *restrict out, long out_offset, const mx_grouped g, EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(out, out_offset);
     compute_tile(in + in_offset, packed + w_offset, out + out_offset, &g, (int)get_group_id(0), (int)get_group_id(1),
-                 (int)get_group_id(2), alpha, beta);
+                 (int)get_group_id(2), EPILOGUE_ARGS);
 }
 
 #else

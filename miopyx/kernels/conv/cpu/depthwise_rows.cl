@@ -127,7 +127,7 @@ NOINLINE void sum_outside(__global const STORAGE(X_TYPE) *x, __global const ACC 
 
 NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict filters,
                            __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
-                           int image, SCALAR alpha, SCALAR beta)
+                           int image, EPILOGUE_PARAMS)
 {
     const mx_grouped g = *grouped;
     const int first = set * g.together, end = min(first + g.together, g.groups), begin = tile * g.tile_h;
@@ -139,6 +139,7 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
         && g.output.c == y_h * g.output.height;
     const bool shift = beta == 0 && g.grid_w >= VEC && g.output.width == SPREAD * g.grid_w;
     for (int c = first; c < end; c++) {
+        OF_FILTER(c)
         __global const ACC *w = filters + (long)c * R * S;
         const long base = image * g.input.n + c * g.input.c;
         __global STORAGE(X_TYPE) *plane = out + image * g.output.n + c * g.output.c;
@@ -179,9 +180,9 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
                     const bool full = count == SPREAD * VEC || room - behind >= SPREAD * VEC;
 #if SPREAD == 1
                     if (full)
-                        store_vector(y, s[j], alpha, beta);
+                        store_vector(y, s[j], EPILOGUE_ARGS);
                     else
-                        store_lanes(y, s[j], count, alpha, beta);
+                        store_lanes(y, s[j], count, EPILOGUE_ARGS);
 #else
                     const vec even = s[2 * j], odd = s[2 * j + 1];
                     vec lo, hi;
@@ -190,12 +191,12 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
                     hi.even = even.hi;
                     hi.odd = odd.hi;
                     if (full) {
-                        store_vector(y, lo, alpha, beta);
-                        store_vector(y + VEC, hi, alpha, beta);
+                        store_vector(y, lo, EPILOGUE_ARGS);
+                        store_vector(y + VEC, hi, EPILOGUE_ARGS);
                     } else {
-                        store_lanes(y, lo, min(count, VEC), alpha, beta);
+                        store_lanes(y, lo, min(count, VEC), EPILOGUE_ARGS);
                         if (count > VEC)
-                            store_lanes(y + VEC, hi, count - VEC, alpha, beta);
+                            store_lanes(y + VEC, hi, count - VEC, EPILOGUE_ARGS);
                     }
 #endif
                 }
@@ -206,8 +207,9 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void depthwise_rows(
     __global const STORAGE(X_TYPE) *restrict in, long in_offset, __global const ACC *restrict filters, long w_offset,
-    __global STORAGE(X_TYPE) *restrict out, long out_offset, const mx_grouped g, const SCALAR alpha, const SCALAR beta)
+    __global STORAGE(X_TYPE) *restrict out, long out_offset, const mx_grouped g, EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(out, out_offset);
     compute_tile(in + in_offset, filters + w_offset, out + out_offset, &g, (int)get_group_id(0), (int)get_group_id(1),
-                 (int)get_group_id(2), alpha, beta);
+                 (int)get_group_id(2), EPILOGUE_ARGS);
 }

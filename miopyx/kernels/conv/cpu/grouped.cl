@@ -226,7 +226,7 @@ static taps_t taps_of(const mx_grouped *g)
 /* `tile`, `set` and `slab` are the work-item's numbers. */
 NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global const ACC *restrict w,
                            __global STORAGE(X_TYPE) *restrict out, const mx_grouped *grouped, int tile, int set,
-                           int slab, SCALAR alpha, SCALAR beta)
+                           int slab, EPILOGUE_PARAMS)
 {
     const mx_grouped g = *grouped;
     vec buffer[BUFFER / VEC], summed[RESULTS / VEC];
@@ -280,6 +280,7 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
             const int whole = (columns + VEC - 1) / VEC * VEC;
             for (int k = 0; k < groups; k++)
                 for (int o = 0; o < g.outputs; o++) {
+                    OF_FILTER((long)(group + k) * g.outputs + o)
                     const ACC *even = results + (k * g.padded + o) * g.out_w * stride + lines.x * line;
                     __global STORAGE(X_TYPE) *to = out + ((long)(group + k) * g.outputs + o) * g.output.c
                                                    + (up + lines.x * g.out_h) * g.output.h + zero;
@@ -287,10 +288,10 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
                     if (together && beta == 0)
                         for (; (lines.y - t) * columns >= whole; t++, even += line, to += columns)
                             for (int j = 0; j < columns; j += VEC)
-                                WRITE(to, j, VGET(0, even + j) * (ACC)alpha);
+                                WRITE(to, j, FINAL_RESULT(SCALED_RESULT(VGET(0, even + j))));
                     for (; t < lines.y; t++, even += line, to += g.out_h * g.output.h) {
                         if (g.out_w == 1) {
-                            store_run(to, even, columns, alpha, beta);
+                            store_run(to, even, columns, EPILOGUE_ARGS);
                         } else if (g.out_w == 2) {
                             const int begin = max(zero, 0), end = min(zero + 2 * columns, g.output.width);
                             const int skip = begin - zero;
@@ -304,20 +305,20 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
                                 hi.even = u.hi;
                                 hi.odd = v.hi;
                                 if (c + 2 * VEC <= end - zero) {
-                                    store_vector(to + c, lo, alpha, beta);
-                                    store_vector(to + c + VEC, hi, alpha, beta);
+                                    store_vector(to + c, lo, EPILOGUE_ARGS);
+                                    store_vector(to + c + VEC, hi, EPILOGUE_ARGS);
                                 } else {
                                     ACC lanes[2 * VEC];
                                     VPUT(lo, 0, lanes);
                                     VPUT(hi, 1, lanes);
-                                    store_run(to + c, lanes, end - zero - c, alpha, beta);
+                                    store_run(to + c, lanes, end - zero - c, EPILOGUE_ARGS);
                                 }
                             }
                         } else {
                             for (int b = 0; b < g.out_w; b++) {
                                 const int2 inside = columns_inside(zero + b, g.out_w, g.output.width, columns);
                                 for (int j = inside.x; j < inside.y; j++)
-                                    store_one(to + b + j * g.out_w, even[b * stride + j], alpha, beta);
+                                    store_one(to + b + j * g.out_w, even[b * stride + j], EPILOGUE_ARGS);
                             }
                         }
                     }
@@ -333,14 +334,16 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
                         const ACC *f = from + (k * g.out_w + b) * stride;
                         const int channel = (group * g.outputs + k) * VEC;
                         const int count = min(VEC, g.output.channels - channel);
+                        OF_FILTERS(channel, count)
                         __global STORAGE(X_TYPE) *to = y + channel + (zero + b) * g.output.w;
                         for (int j = inside.x; j < inside.y; j++)
-                            store_lanes(to + (long)j * g.out_w * g.output.w, VGET(j, f), count, alpha, beta);
+                            store_lanes(to + (long)j * g.out_w * g.output.w, VGET(j, f), count, EPILOGUE_ARGS);
                     }
 #else
                     const int channels = groups * g.outputs;
                     for (int c = 0; c < channels; c += VEC) {
                         const int count = min(VEC, channels - c);
+                        OF_FILTERS((long)group * g.outputs + c, count)
                         int base[VEC];
                         for (int i = 0; i < VEC; i++) {
                             const int channel = min(c + i, channels - 1), k = channel / g.outputs;
@@ -357,10 +360,10 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
                             if (count == VEC && j + VEC <= inside.y) {
 #pragma unroll
                                 for (int i = 0; i < VEC; i++)
-                                    store_vector(to + (j + i) * move, v[i], alpha, beta);
+                                    store_vector(to + (j + i) * move, v[i], EPILOGUE_ARGS);
                             } else {
                                 for (int i = 0; i < VEC && j + i < inside.y; i++)
-                                    store_lanes(to + (j + i) * move, v[i], count, alpha, beta);
+                                    store_lanes(to + (j + i) * move, v[i], count, EPILOGUE_ARGS);
                             }
                         }
                     }
@@ -374,8 +377,9 @@ NOINLINE void compute_tile(__global const STORAGE(X_TYPE) *restrict in, __global
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void grouped_data(
     __global const STORAGE(X_TYPE) *restrict in, long in_offset, __global const ACC *restrict w, long w_offset,
-    __global STORAGE(X_TYPE) *restrict out, long out_offset, const mx_grouped g, const SCALAR alpha, const SCALAR beta)
+    __global STORAGE(X_TYPE) *restrict out, long out_offset, const mx_grouped g, EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(out, out_offset);
     compute_tile(in + in_offset, w + w_offset, out + out_offset, &g, (int)get_group_id(0), (int)get_group_id(1),
-                 (int)get_group_id(2), alpha, beta);
+                 (int)get_group_id(2), EPILOGUE_ARGS);
 }

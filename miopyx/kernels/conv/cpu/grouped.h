@@ -20,6 +20,7 @@
 #define MODE 0
 #endif
 #include "include/common.h"
+#include "include/epilogue.h"
 #include "conv/cpu/grouped_args.h"
 
 #define ROWS 0
@@ -85,32 +86,32 @@ static inline vec load_whole(__global const STORAGE(X_TYPE) *p, long room)
     return room >= VEC ? READ(p, 0) : load_some(p, room, VEC);
 }
 
-static inline void store_one(__global STORAGE(X_TYPE) *p, ACC value, SCALAR alpha, SCALAR beta)
+static inline void store_one(__global STORAGE(X_TYPE) *p, ACC value, EPILOGUE_PARAMS)
 {
-    STORE_MIXED(X_TYPE, p, 0, value, alpha, beta);
+    STORE_ONE(X_TYPE, p, 0, value);
 }
 
-static inline void store_vector(__global STORAGE(X_TYPE) *p, vec v, SCALAR alpha, SCALAR beta)
+static inline void store_vector(__global STORAGE(X_TYPE) *p, vec v, EPILOGUE_PARAMS)
 {
-    v *= (ACC)alpha;
+    v = SCALED_RESULT(v);
     if (beta != 0)
-        v += (ACC)beta * READ(p, 0);
-    WRITE(p, 0, v);
+        v += (ACC)beta * READ(OLD_RESULT(X_TYPE, p), 0);
+    WRITE(p, 0, FINAL_RESULT(v));
 }
 
 /* `count` elements. */
-NOINLINE void store_run(__global STORAGE(X_TYPE) *p, const ACC *from, int count, SCALAR alpha, SCALAR beta)
+NOINLINE void store_run(__global STORAGE(X_TYPE) *p, const ACC *from, int count, EPILOGUE_PARAMS)
 {
     int j = 0;
     for (; j + VEC <= count; j += VEC)
-        store_vector(p + j, VGET(0, from + j), alpha, beta);
+        store_vector(p + j, VGET(0, from + j), EPILOGUE_ARGS);
     if (j == count)
         return;
     if (beta == 0 && count > VEC) {
-        store_vector(p + count - VEC, VGET(0, from + count - VEC), alpha, beta);
+        store_vector(p + count - VEC, VGET(0, from + count - VEC), EPILOGUE_ARGS);
         return;
     }
-#if MX_TYPE(X_TYPE) == MX_TYPE_float
+#if MX_TYPE(X_TYPE) == MX_TYPE_float && !defined(EPILOGUE)
     if (beta == 0) {
         const int rest = count - j;
 #if VEC > 8
@@ -135,18 +136,22 @@ NOINLINE void store_run(__global STORAGE(X_TYPE) *p, const ACC *from, int count,
     }
 #endif
     for (; j < count; j++)
-        store_one(p + j, from[j], alpha, beta);
+        store_one(p + j, from[j], EPILOGUE_ARGS);
 }
 
 /* The first `count` lanes. */
-static inline void store_lanes(__global STORAGE(X_TYPE) *p, vec v, int count, SCALAR alpha, SCALAR beta)
+static inline void store_lanes(__global STORAGE(X_TYPE) *p, vec v, int count, EPILOGUE_PARAMS)
 {
     if (count == VEC) {
-        store_vector(p, v, alpha, beta);
+        store_vector(p, v, EPILOGUE_ARGS);
     } else {
+#ifdef EPILOGUE /* lanes may be of several filters */
+        STORE_FIRST(X_TYPE, p, v, count);
+#else
         ACC lanes[VEC];
         VPUT(v, 0, lanes);
         store_run(p, lanes, count, alpha, beta);
+#endif
     }
 }
 

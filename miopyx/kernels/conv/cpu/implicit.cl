@@ -62,6 +62,7 @@
 #endif
 #define STREAM 1 /* where `stream` says so */
 #include "include/common.h"
+#include "include/epilogue.h"
 
 #if !MX_IS_STORAGE(IN_TYPE) || !MX_IS_STORAGE(W_TYPE) || !MX_IS_STORAGE(OUT_TYPE)
 #error "IN_TYPE, W_TYPE and OUT_TYPE must each be half, float, double, bfloat16, int8 or int32"
@@ -455,35 +456,37 @@ NOINLINE void pack_panel(vec *restrict panel, const mx_tile *restrict t, const m
 
 /* n contiguous elements of the output. */
 static inline void store_run(__global STORAGE(OUT_TYPE) *restrict out, const ACC *restrict sums, int n,
-                             const SCALAR alpha, const SCALAR beta, bool stream)
+                             EPILOGUE_PARAMS, bool stream)
 {
     int i = 0;
 #if !MX_INTEGER_ACC
     if (beta == 0) {
         if (stream && BEFORE_STREAM(out) == 0)
             for (; i + VEC <= n; i += VEC)
-                VSTREAM(OUT_TYPE)(out, i, (ACC)alpha * MX_JOIN(vload, VEC)(0, sums + i));
+                VSTREAM(OUT_TYPE)(out, i, FINAL_RESULT(SCALED_RESULT(MX_JOIN(vload, VEC)(0, sums + i))));
         for (; i + VEC <= n; i += VEC)
-            VSTORE(OUT_TYPE)(out, i, (ACC)alpha * MX_JOIN(vload, VEC)(0, sums + i));
+            VSTORE(OUT_TYPE)(out, i, FINAL_RESULT(SCALED_RESULT(MX_JOIN(vload, VEC)(0, sums + i))));
         if (n >= VEC && i < n) { /* some elements twice */
-            VSTORE(OUT_TYPE)(out, n - VEC, (ACC)alpha * MX_JOIN(vload, VEC)(0, sums + n - VEC));
+            VSTORE(OUT_TYPE)(out, n - VEC,
+                             FINAL_RESULT(SCALED_RESULT(MX_JOIN(vload, VEC)(0, sums + n - VEC))));
             return;
         }
     } else
         for (; i + VEC <= n; i += VEC)
-            VSTORE(OUT_TYPE)(out, i, (ACC)alpha * MX_JOIN(vload, VEC)(0, sums + i)
-                                     + (ACC)beta * TO_VEC(VLOAD(OUT_TYPE)(out, i)));
+            VSTORE(OUT_TYPE)(out, i, FINAL_RESULT(SCALED_RESULT(MX_JOIN(vload, VEC)(0, sums + i))
+                                                  + (ACC)beta * TO_VEC(VLOAD(OUT_TYPE)(OLD_RESULT(OUT_TYPE, out), i))));
 #endif
     for (; i < n; i++)
-        STORE_MIXED(OUT_TYPE, out, i, sums[i], alpha, beta);
+        STORE_ONE(OUT_TYPE, out, i, sums[i]);
 }
 
+/* Rows of a tile; k is the first one's filter. */
 NOINLINE void store_tile(__global STORAGE(OUT_TYPE) *restrict out, long plane, const vec *restrict sums, int rows,
-                         const mx_tile *restrict t, int used, bool pairs, const SCALAR alpha, const SCALAR beta,
-                         bool stream)
+                         const mx_tile *restrict t, int used, bool pairs, long k, EPILOGUE_PARAMS, bool stream)
 {
     vec together[2 * N_VECTORS];
     for (int r = 0; r < rows; r++, out += plane, sums += N_VECTORS) {
+        OF_FILTER(k + r)
         for (int j = 0; pairs && j < used; j++) {
             const vec a = sums[j], b = sums[ROWS * N_VECTORS + j];
             vec low, high;
@@ -492,7 +495,7 @@ NOINLINE void store_tile(__global STORAGE(OUT_TYPE) *restrict out, long plane, c
         }
         const ACC *result = (const ACC *)(pairs ? together : sums);
         for (int run = 0; run < t->runs; run++)
-            store_run(out + t->run_to[run], result + t->run_at[run], t->run_length[run], alpha, beta, stream);
+            store_run(out + t->run_to[run], result + t->run_at[run], t->run_length[run], EPILOGUE_ARGS, stream);
     }
 }
 
@@ -564,8 +567,7 @@ NOINLINE void place_tile(mx_tile *restrict t, long position, int lanes, int used
 /* The tile and the chunk of rows that number `id` of a group means. */
 NOINLINE void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __global const ACC *restrict a,
                             __global STORAGE(OUT_TYPE) *restrict out, const mx_conv_problem *p, long id, long group,
-                            long tiles, long chunks, bool in_place, bool pairs, bool stream, const SCALAR alpha,
-                            const SCALAR beta)
+                            long tiles, long chunks, bool in_place, bool pairs, bool stream, EPILOGUE_PARAMS)
 {
 #if BACKWARD
     const mx_tensor *x = &p->y, *y = &p->x;
@@ -648,7 +650,7 @@ NOINLINE void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __glob
                 if (!last)
                     continue;
                 store_tile(out + (i - block0) * ROWS * y_plane, y_plane, s, (int)min((long)ROWS, rows - i * ROWS), &t,
-                           used, pairs, alpha, beta, stream);
+                           used, pairs, group * rows + i * ROWS, EPILOGUE_ARGS, stream);
             }
             settled += settles;
             k0 = k1;
@@ -662,11 +664,11 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void convolve(
     __global const STORAGE(IN_TYPE) *restrict in, long in_offset,
     __global const ACC *restrict a, long a_offset,
     __global STORAGE(OUT_TYPE) *restrict out, long out_offset,
-    const mx_conv_problem p, long tiles, long chunks, long in_place, long pairs, long stream, const SCALAR alpha,
-    const SCALAR beta)
+    const mx_conv_problem p, long tiles, long chunks, long in_place, long pairs, long stream, EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(out, out_offset);
     convolve_tile(in + in_offset, a + a_offset, out + out_offset, &p, get_group_id(0), get_group_id(1), tiles, chunks,
-                  in_place != 0, pairs != 0, stream != 0, alpha, beta);
+                  in_place != 0, pairs != 0, stream != 0, EPILOGUE_ARGS);
 }
 
 #endif

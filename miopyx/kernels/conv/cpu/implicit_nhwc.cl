@@ -40,6 +40,7 @@
 #endif
 #define IN_TYPE ACC
 #include "include/common.h"
+#include "include/epilogue.h"
 #include "conv/cpu/implicit_nhwc.h"
 #include "conv/cpu/register_tile.h"
 
@@ -66,6 +67,7 @@ typedef MX_JOIN(SUM, VEC) sum_vec;
 #else
 #define MIX ACC
 #endif
+#ifndef EPILOGUE
 static inline void store_sum(__global STORAGE(OUT_TYPE) *p, int c, SUM sum, SCALAR alpha, SCALAR beta)
 {
     if (beta != 0)
@@ -75,19 +77,22 @@ static inline void store_sum(__global STORAGE(OUT_TYPE) *p, int c, SUM sum, SCAL
     else
         STORE(OUT_TYPE)(p, c, (MIX)alpha * (MIX)sum);
 }
+#else
+#define store_sum(p, c, sum, ...) STORE_ONE(OUT_TYPE, p, c, sum)
+#endif
 
 /* Whole vectors likewise; integers lane by lane. */
 #if MX_TYPE(OUT_TYPE) == MX_TYPE_int8 || MX_TYPE(OUT_TYPE) == MX_TYPE_int32 || MX_TYPE(SUM) == MX_TYPE_int
 #define WHOLE 0
-#define store_vec(p, v, alpha, beta)
+#define store_vec(p, v, ...)
 #else
 #define WHOLE 1
-static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, SCALAR alpha, SCALAR beta)
+static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, EPILOGUE_PARAMS)
 {
-    v *= (ACC)alpha;
+    v = SCALED_RESULT(v);
     if (beta != 0)
-        v += (ACC)beta * MX_JOIN(MX_JOIN(convert_, ACC), VEC)(VLOAD(OUT_TYPE)(p, 0));
-    VSTORE(OUT_TYPE)(p, 0, v);
+        v += (ACC)beta * MX_JOIN(MX_JOIN(convert_, ACC), VEC)(VLOAD(OUT_TYPE)(OLD_RESULT(OUT_TYPE, p), 0));
+    VSTORE(OUT_TYPE)(p, 0, FINAL_RESULT(v));
 }
 #endif
 
@@ -104,13 +109,25 @@ static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, SCALAR alpha,
 #define PREFETCH(p)
 #endif
 
+#ifdef EPILOGUE
+#define STORE_TILE(ROWS, V)                                                                       \
+    _Pragma("unroll") for (int j = 0; j < V; j++)                                                 \
+    {                                                                                             \
+        OF_FILTERS(filter + j * VEC, VEC)                                                         \
+        _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                          \
+            store_vec(out + to[i] + j * VEC, s[i][j], EPILOGUE_ARGS);                             \
+    }
+#else
+#define STORE_TILE(ROWS, V) FOR_TILE(ROWS, V, store_vec(out + to[i] + j * VEC, s[i][j], alpha, beta);)
+#endif
+
 /* sums[ROWS][V] = or += sum over the segments' taps and `depth` channels; rows[segment * ALL + i] are pixels and
- * panels[segment] filters.  With `out` the sums go there at once, `to[]` are offsets. */
+ * panels[segment] filters, the first of them `filter`.  With `out` the sums go there at once, `to[]` are offsets. */
 #define DEFINE_MULTIPLY(V, ROWS)                                                                  \
     NOINLINE void multiply_##V(bool add, sum_vec *restrict sums, __global const ACC *const *rows, \
                                __global const ACC *const *panels, int segments, int depth,        \
                                __global STORAGE(OUT_TYPE) *restrict out, const long *to,          \
-                               SCALAR alpha, SCALAR beta)                                         \
+                               long filter, EPILOGUE_PARAMS)                                      \
     {                                                                                             \
         vec s[ROWS][V];                                                                           \
         FOR_TILE(ROWS, V, s[i][j] = START(add, sums[i * V + j]);)                                 \
@@ -129,7 +146,7 @@ static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, SCALAR alpha,
             }                                                                                     \
         }                                                                                         \
         if (DIRECT && out)                                                                        \
-            FOR_TILE(ROWS, V, store_vec(out + to[i] + j * VEC, s[i][j], alpha, beta);)            \
+            STORE_TILE(ROWS, V)                                                                   \
         else                                                                                      \
             FOR_TILE(ROWS, V, FINISH(add, sums[i * V + j], s[i][j]);)                             \
     }
@@ -155,8 +172,7 @@ DEFINE_MULTIPLY(4, ROWS_4)
  * tiles are numbered by `item`, below `items`. */
 NOINLINE void conv_share(__global const ACC *restrict in, __global const ACC *restrict packed,
                          __global STORAGE(OUT_TYPE) *restrict out, const mx_nhwc *geometry, long zeros,
-                         const SCALAR alpha, const SCALAR beta, int item, int items, long chunk, long chunks,
-                         int group)
+                         EPILOGUE_PARAMS, int item, int items, long chunk, long chunks, int group)
 {
     const mx_nhwc g = *geometry;
     const int vectors = (g.outputs + VEC - 1) / VEC, tiles = (vectors + N_VECTORS - 1) / N_VECTORS;
@@ -223,10 +239,14 @@ NOINLINE void conv_share(__global const ACC *restrict in, __global const ACC *re
         for (int i = 0; i < count; i++) {
             int c = begin;
             if (WHOLE)
-                for (; c + VEC <= end; c += VEC)
-                    store_vec(out + to[i] + c, (vec)((ACC)0), alpha, beta);
-            for (; c < end; c++)
-                store_sum(out + to[i], c, 0, alpha, beta);
+                for (; c + VEC <= end; c += VEC) {
+                    OF_FILTERS((long)group * g.outputs + c, VEC)
+                    store_vec(out + to[i] + c, (vec)((ACC)0), EPILOGUE_ARGS);
+                }
+            for (; c < end; c++) {
+                OF_FILTER((long)group * g.outputs + c)
+                store_sum(out + to[i], c, 0, EPILOGUE_ARGS);
+            }
         }
         return;
     }
@@ -240,6 +260,7 @@ NOINLINE void conv_share(__global const ACC *restrict in, __global const ACC *re
         const int rows = used == 1 ? ROWS_1 : used == 2 ? ROWS_2 : used == 3 ? ROWS_3 : ROWS_4;
         const int columns = min(g.outputs - v0 * VEC, used * VEC), padded = (count + rows - 1) / rows * rows;
         __global const ACC *filters = packed + v0 * VEC * all_taps * g.inputs;
+        const long filter = (long)group * g.outputs + v0 * VEC;
         int terms = 0;
         int settled = 0;
         for (int tap = 0; tap < taps; tap += together) {
@@ -277,14 +298,14 @@ NOINLINE void conv_share(__global const ACC *restrict in, __global const ACC *re
                     __global STORAGE(OUT_TYPE) *now =
                         last && settled == 0 && i + rows <= count ? out + v0 * VEC : 0;
                     if (used == 1)
-                        multiply_1(add, s, pixel + i, panel, segments, depth, now, to + i, alpha, beta);
+                        multiply_1(add, s, pixel + i, panel, segments, depth, now, to + i, filter, EPILOGUE_ARGS);
                     if (used == 2)
-                        multiply_2(add, s, pixel + i, panel, segments, depth, now, to + i, alpha, beta);
+                        multiply_2(add, s, pixel + i, panel, segments, depth, now, to + i, filter, EPILOGUE_ARGS);
 #if N_VECTORS > 2
                     if (used == 3)
-                        multiply_3(add, s, pixel + i, panel, segments, depth, now, to + i, alpha, beta);
+                        multiply_3(add, s, pixel + i, panel, segments, depth, now, to + i, filter, EPILOGUE_ARGS);
                     if (used == 4)
-                        multiply_4(add, s, pixel + i, panel, segments, depth, now, to + i, alpha, beta);
+                        multiply_4(add, s, pixel + i, panel, segments, depth, now, to + i, filter, EPILOGUE_ARGS);
 #endif
                 }
                 if (piece + 1 < pieces) {
@@ -304,19 +325,23 @@ NOINLINE void conv_share(__global const ACC *restrict in, __global const ACC *re
             __global STORAGE(OUT_TYPE) *p = out + to[i] + v0 * VEC;
             int c = 0;
             if (WHOLE)
-                for (; c + VEC <= columns; c += VEC)
-                    store_vec(p + c, s[c / VEC], alpha, beta);
-            for (; c < columns; c++)
-                store_sum(p, c, ((const SUM *)s)[c], alpha, beta);
+                for (; c + VEC <= columns; c += VEC) {
+                    OF_FILTERS(filter + c, VEC)
+                    store_vec(p + c, s[c / VEC], EPILOGUE_ARGS);
+                }
+            for (; c < columns; c++) {
+                OF_FILTER(filter + c)
+                store_sum(p, c, ((const SUM *)s)[c], EPILOGUE_ARGS);
+            }
         }
     }
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_nhwc(
     __global const ACC *restrict in, long in_offset, __global const ACC *restrict packed, long packed_offset,
-    __global STORAGE(OUT_TYPE) *restrict out, long out_offset, const mx_nhwc g, long zeros,
-    const SCALAR alpha, const SCALAR beta)
+    __global STORAGE(OUT_TYPE) *restrict out, long out_offset, const mx_nhwc g, long zeros, EPILOGUE_KERNEL_PARAMS)
 {
-    conv_share(in + in_offset, packed + packed_offset, out + out_offset, &g, zeros, alpha, beta, get_group_id(0),
+    EPILOGUE_BEGIN(out, out_offset);
+    conv_share(in + in_offset, packed + packed_offset, out + out_offset, &g, zeros, EPILOGUE_ARGS, get_group_id(0),
                get_num_groups(0), get_group_id(1), get_num_groups(1), get_group_id(2));
 }

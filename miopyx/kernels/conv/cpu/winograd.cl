@@ -251,7 +251,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_filters(
 
 /* The outputs of `count` tiles side by side from tile number `tile` of a slice on, VEC channels from k on. */
 NOINLINE void store_run(const vec *sums, long slice, long tile, long count, __global STORAGE(TYPE) *y,
-                        const mx_winograd *g, long group, long k, const SCALAR alpha, const SCALAR beta)
+                        const mx_winograd *g, long group, long k, EPILOGUE_PARAMS)
 {
     const long dw = g->dilation_w, channels = g->groups * g->k, channel = group * g->k + k;
     const long row = tile / g->tiles_w, image = row / g->tiles_h, ty = row % g->tiles_h;
@@ -271,7 +271,11 @@ NOINLINE void store_run(const vec *sums, long slice, long tile, long count, __gl
             output_transform(POINTS_W, TILE_W, t + j * POINTS_W, 1, o, 1);
 #pragma unroll
             for (int l = 0; l < TILE_W; l++)
+#ifdef EPILOGUE
+                out[j * RUN * TILE_W + x + l * dw] = SCALED_RESULT(o[l]);
+#else
                 out[j * RUN * TILE_W + x + l * dw] = o[l];
+#endif
         }
     }
     for (int i = 0; i < TILE_H; i++) {
@@ -282,11 +286,11 @@ NOINLINE void store_run(const vec *sums, long slice, long tile, long count, __gl
         __global STORAGE(TYPE) *p =
             y + (((image * g->out_depth + slice) * g->out_h + line) * g->out_w + left) * channels + channel;
         for (long j = 0; j < columns; j++, p += channels)
-            store_first(p, out[i * RUN * TILE_W + j], lanes, alpha, beta);
+            store_first(p, out[i * RUN * TILE_W + j], lanes, EPILOGUE_ARGS);
 #else
         __global STORAGE(TYPE) *p =
             y + (((image * channels + channel) * g->out_depth + slice) * g->out_h + line) * g->out_w + left;
-        store_lanes(p, g->out_depth * g->out_h * g->out_w, lanes, columns, out + i * RUN * TILE_W, alpha, beta);
+        store_lanes(p, g->out_depth * g->out_h * g->out_w, lanes, columns, out + i * RUN * TILE_W, EPILOGUE_ARGS);
 #endif
     }
 }
@@ -299,8 +303,9 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_multiply(
     __global const ACC *restrict U, long U_offset,
 #endif
     __global STORAGE(TYPE) *restrict y, long y_offset,
-    const mx_winograd g, const SCALAR alpha, const SCALAR beta)
+    const mx_winograd g, EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(y, y_offset);
     const long block = get_group_id(0), k_block = get_group_id(1), blocks = DIVIDE_UP(g.tiles, g.block);
     const long group = get_group_id(2) / g.out_slices, slice = get_group_id(2) % g.out_slices;
     const long first = block * g.block, count = min(g.tiles - first, g.block), rows = max((count + 1) / 2 * 2, 4L);
@@ -338,9 +343,11 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_multiply(
     const long most = RUN / g.dilation_w * g.dilation_w;
     for (long i = 0, run; i < count; i += run) {
         run = min(min(count - i, most), g.tiles_w - (first + i) % g.tiles_w);
-        for (int j = 0; j < used; j++)
+        for (int j = 0; j < used; j++) {
+            OF_FILTERS(group * g.k + (v0 + j) * VEC, min(g.k - (v0 + j) * VEC, (long)VEC))
             store_run(sums + i * VECTORS + j, g.out_slice + slice, first + i, run, y + y_offset, &g, group,
-                      (v0 + j) * VEC, alpha, beta);
+                      (v0 + j) * VEC, EPILOGUE_ARGS);
+        }
     }
 }
 

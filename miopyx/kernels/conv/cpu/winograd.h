@@ -46,6 +46,7 @@
 #define TAPS_W 3
 #endif
 #include "include/common.h"
+#include "include/epilogue.h"
 #include "conv/cpu/winograd_args.h"
 
 #if MX_TYPE(TYPE) < MX_TYPE_half || MX_TYPE(TYPE) > MX_TYPE_bfloat16
@@ -240,26 +241,40 @@ NOINLINE void load_lanes(__global const STORAGE(TYPE) *p, long start, long strid
     }
 }
 
-/* The first `count` lanes, mixed with what is there. */
-INLINE void store_first(__global STORAGE(TYPE) *p, vec v, long count, const SCALAR alpha, const SCALAR beta)
+/* The first `count` lanes, mixed with what is there; with an epilogue they were scaled before. */
+INLINE void store_first(__global STORAGE(TYPE) *p, vec v, long count, EPILOGUE_PARAMS)
 {
+#ifndef EPILOGUE
     v *= (vec)((ACC)alpha);
+#endif
     if (count >= VEC) {
         if (beta != 0)
-            v += (vec)((ACC)beta) * TO_VEC(VLOAD(TYPE)(p, 0));
-        VSTORE(TYPE)(p, 0, v);
+            v += (vec)((ACC)beta) * TO_VEC(VLOAD(TYPE)(OLD_RESULT(TYPE, p), 0));
+        VSTORE(TYPE)(p, 0, FINAL_RESULT(v));
         return;
     }
     ACC lanes[VEC];
+#ifdef EPILOGUE
+    if (beta != 0) {
+        STORE_ACC(v, 0, lanes);
+        for (int i = 0; i < count; i++)
+            lanes[i] += (ACC)beta * (ACC)LOAD(TYPE)(OLD_RESULT(TYPE, p), i);
+        v = MX_JOIN(vload, VEC)(0, lanes);
+    }
+    STORE_ACC(FINAL_RESULT(v), 0, lanes);
+    for (int i = 0; i < count; i++)
+        STORE(TYPE)(p, i, lanes[i]);
+#else
     STORE_ACC(v, 0, lanes);
     for (int i = 0; i < count; i++)
         STORE(TYPE)(p, i, beta != 0 ? lanes[i] + (ACC)beta * (ACC)LOAD(TYPE)(p, i) : lanes[i]);
+#endif
 }
 
 /* The reverse of load_lanes: lane l of from[i] goes to p[l * stride + i].  Whole vectors are read.  Short rows without
  * a gap are written as whole vectors as well, each of which is put right by the next row. */
 NOINLINE void store_lanes(__global STORAGE(TYPE) *p, long stride, int lanes, long length, const vec *from,
-                          const SCALAR alpha, const SCALAR beta)
+                          EPILOGUE_PARAMS)
 {
     for (long i = 0; i < length; i += VEC) {
         vec r[VEC], rows[VEC];
@@ -273,9 +288,9 @@ NOINLINE void store_lanes(__global STORAGE(TYPE) *p, long stride, int lanes, lon
         int lane = 0;
         if (stride == length && length < VEC && beta == 0)
             for (; lane * stride + VEC <= lanes * stride; lane++)
-                store_first(p + lane * stride, rows[lane], VEC, alpha, beta);
+                store_first(p + lane * stride, rows[lane], VEC, EPILOGUE_ARGS);
         for (; lane < lanes; lane++)
-            store_first(p + lane * stride + i, rows[lane], length - i, alpha, beta);
+            store_first(p + lane * stride + i, rows[lane], length - i, EPILOGUE_ARGS);
     }
 }
 

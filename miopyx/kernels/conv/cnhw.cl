@@ -29,6 +29,8 @@
 #define ROWS 0
 #endif
 #include "include/common.h"
+#define V_LANES 1
+#include "include/epilogue.h"
 
 #if !MX_IS_STORAGE(X_TYPE) || !MX_IS_STORAGE(Y_TYPE) || !MX_IS_STORAGE(T_TYPE)
 #error "X_TYPE, Y_TYPE and T_TYPE must each be half, float, double, bfloat16, int8 or int32"
@@ -82,19 +84,22 @@ KERNEL void to_cnhw(__global const STORAGE(Y_TYPE) *restrict y, long y_offset, _
 }
 
 KERNEL void from_cnhw(__global const STORAGE(T_TYPE) *restrict t, long t_offset, __global STORAGE(Y_TYPE) *restrict y,
-                      long y_offset, const mx_conv_problem p, const SCALAR alpha, const SCALAR beta)
+                      long y_offset, const mx_conv_problem p, EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(y, y_offset);
     FOR_EACH_PLACE(p.y, p.y.len[1]) {
         const ACC value = (ACC)LOAD(T_TYPE)(t, t_offset + in_t(p.y, n, c, d, h, w));
         const long to = y_offset + mx_offset(p.y, n, c, d, h, w);
-        STORE_MIXED(Y_TYPE, y, to, value, alpha, beta);
+        OF_FILTER(c)
+        STORE_ONE(Y_TYPE, y, to, value);
     }
 }
 
 KERNEL void from_cnhw_scattered(__global const STORAGE(T_TYPE) *restrict t, long t_offset,
                                 __global STORAGE(X_TYPE) *restrict x, long x_offset, const mx_conv_problem p,
-                                const SCALAR alpha, const SCALAR beta)
+                                EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(x, x_offset);
 #if ROWS
     long next = 0; /* the place in y for the next w on the grid: counted, because dividing each w would cost more */
 #endif
@@ -111,6 +116,7 @@ KERNEL void from_cnhw_scattered(__global const STORAGE(T_TYPE) *restrict t, long
         if (on_grid && od < p.y.len[2] && oh < p.y.len[3] && ow < p.y.len[4])
             value = (ACC)LOAD(T_TYPE)(t, t_offset + in_t(p.y, n, c, od, oh, ow));
         const long to = x_offset + mx_offset(p.x, n, c, d, h, w);
-        STORE_MIXED(X_TYPE, x, to, value, alpha, beta);
+        OF_FILTER(c)
+        STORE_ONE(X_TYPE, x, to, value);
     }
 }

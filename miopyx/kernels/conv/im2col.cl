@@ -32,6 +32,8 @@
 #endif
 #define ROUNDING p.rounding
 #include "include/common.h"
+#define V_LANES 1
+#include "include/epilogue.h"
 
 #if !MX_IS_STORAGE(X_TYPE) || !MX_IS_STORAGE(COL_TYPE)
 #error "X_TYPE and COL_TYPE must each be half, float, double, bfloat16, int8 or int32"
@@ -84,8 +86,9 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void im2col(
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void col2im(
     __global const STORAGE(COL_TYPE) *restrict col, long col_offset,
     __global STORAGE(X_TYPE) *restrict x, long x_offset,
-    const mx_conv_problem p, long first_image, long images, const SCALAR alpha, const SCALAR beta)
+    const mx_conv_problem p, long first_image, long images, EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(x, x_offset);
     const long plane = get_group_id(0);
     const long d = plane % p.x.len[2], c = plane / p.x.len[2] % p.x.len[1], image = plane / p.x.len[2] / p.x.len[1];
     const long taps = p.w.len[2] * p.w.len[3] * p.w.len[4], outputs_h = p.y.len[3], outputs_w = p.y.len[4];
@@ -122,8 +125,9 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void col2im(
                 }
             }
             const long to = mx_offset(p.x, first_image + image, c, d, h, first);
+            OF_FILTER(c)
             for (long i = 0; i < piece; i++)
-                STORE_MIXED(X_TYPE, x, to + i * p.x.stride[4], sums[i], alpha, beta);
+                STORE_ONE(X_TYPE, x, to + i * p.x.stride[4], sums[i]);
         }
 }
 
@@ -163,8 +167,9 @@ __kernel void im2col(
 __kernel void col2im(
     __global const STORAGE(COL_TYPE) *restrict col, long col_offset,
     __global STORAGE(X_TYPE) *restrict x, long x_offset,
-    const mx_conv_problem p, long first_image, long images, const SCALAR alpha, const SCALAR beta)
+    const mx_conv_problem p, long first_image, long images, EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(x, x_offset);
     const mx_place a = mx_place_of((INDEX)get_global_id(0), p.x);
     if (a.n >= images)
         return;
@@ -190,7 +195,10 @@ __kernel void col2im(
         }
     }
     x += x_offset;
-    STORE_MIXED(X_TYPE, x, mx_offset(p.x, first_image + a.n, a.c, a.d, a.h, a.w), sum, alpha, beta);
+    {
+        OF_FILTER(a.c)
+        STORE_ONE(X_TYPE, x, mx_offset(p.x, first_image + a.n, a.c, a.d, a.h, a.w), sum);
+    }
 }
 
 #endif

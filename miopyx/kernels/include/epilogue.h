@@ -71,9 +71,8 @@ typedef struct {
 #define MX_NORM_PARAMS
 #define MX_NORM_BEGIN
 #endif
-#define EPILOGUE_KERNEL_PARAMS                                                                                   \
-    const SCALAR alpha, const SCALAR beta MX_Z_PARAMS MX_BIAS_PARAMS MX_NORM_PARAMS, const SCALAR fused_a,       \
-        const SCALAR fused_b, const SCALAR fused_c
+#define EPILOGUE_MORE                                                                                        \
+    MX_Z_PARAMS MX_BIAS_PARAMS MX_NORM_PARAMS, const SCALAR fused_a, const SCALAR fused_b, const SCALAR fused_c
 #define EPILOGUE_BEGIN(y, y_offset)                                 \
     mx_epilogue epilogue_;                                          \
     MX_Z_BEGIN(y, y_offset)                                         \
@@ -172,13 +171,16 @@ static inline ACC mx_final_one(ACC v, const mx_epilogue *const epilogue)
 
 #define SCALED_RESULT(v) ((v) * epilogue->scale_of + epilogue->shift_of)
 #define FINAL_RESULT(v) mx_final(v, epilogue)
-#define STORE_ONE(T, p, i, result)                                                          \
+/* Of a number that was scaled before. */
+#define STORE_SCALED(T, p, i, scaled)                                                       \
     do {                                                                                    \
-        ACC value_ = (ACC)(result) * epilogue->scale_one + epilogue->shift_one;             \
+        ACC value_ = (scaled);                                                              \
         if (beta != 0)                                                                      \
             value_ += (ACC)beta * (ACC)LOAD(T)(OLD_RESULT(T, p), i);                        \
         STORE(T)(p, i, mx_final_one(value_, epilogue));                                     \
     } while (0)
+#define STORE_ONE(T, p, i, result) \
+    STORE_SCALED(T, p, i, (ACC)(result) * epilogue->scale_one + epilogue->shift_one)
 #define STORE_FIRST(T, p, v, count)                                                         \
     do {                                                                                    \
         ACC lane_[V_LANES];                                                                 \
@@ -194,7 +196,7 @@ static inline ACC mx_final_one(ACC v, const mx_epilogue *const epilogue)
 
 #else
 
-#define EPILOGUE_KERNEL_PARAMS const SCALAR alpha, const SCALAR beta
+#define EPILOGUE_MORE
 #define EPILOGUE_BEGIN(y, y_offset)
 #define EPILOGUE_PARAMS const SCALAR alpha, const SCALAR beta
 #define EPILOGUE_ARGS alpha, beta
@@ -204,5 +206,9 @@ static inline ACC mx_final_one(ACC v, const mx_epilogue *const epilogue)
 #define SCALED_RESULT(v) ((ACC)alpha * (v))
 #define FINAL_RESULT(v) (v)
 #define STORE_ONE(T, p, i, result) STORE_MIXED(T, p, i, result, alpha, beta)
+#define STORE_SCALED STORE_ONE
 
 #endif
+
+/* alpha, beta and what follows them; EPILOGUE_MORE alone where other parameters stand between. */
+#define EPILOGUE_KERNEL_PARAMS const SCALAR alpha, const SCALAR beta EPILOGUE_MORE

@@ -36,7 +36,7 @@ cdef bint _takes_epilogue(KernelSpec spec) except -1:
     if known is None:
         text = programs.source(spec.file)
         begin = text.find(f"{spec.entry}(")
-        known = _known[spec.file, spec.entry] = "EPILOGUE_KERNEL_PARAMS" in text[begin:text.find("\n{", begin)]
+        known = _known[spec.file, spec.entry] = "EPILOGUE_" in text[begin:text.find("\n{", begin)]
     return known
 
 

@@ -53,6 +53,7 @@
 #define NT_K_BLOCK 512
 #endif
 #include "include/common.h"
+#include "include/epilogue.h"
 #include "conv/gemm_args.h"
 
 #if !MX_IS_STORAGE(A_TYPE) || !MX_IS_STORAGE(B_TYPE) || !MX_IS_STORAGE(C_TYPE)
@@ -108,7 +109,7 @@ FOR_COUNTS(DEFINE_MULTIPLY)
 /* The columns of a tile in a chunk of rows. */
 NOINLINE void tile_nn(__global const STORAGE(A_TYPE) *restrict A, __global const STORAGE(B_TYPE) *restrict B,
                       __global STORAGE(C_TYPE) *restrict C, const mx_gemm *g, long id, long group, long image,
-                      const SCALAR alpha, const SCALAR beta)
+                      EPILOGUE_PARAMS)
 {
     /* Chunks of rows and tiles of columns differ by one unit at most, so that the last is no sliver. */
     const long row_blocks = (g->m + TILE_ROWS - 1) / TILE_ROWS, chunks = (g->m + M_CHUNK - 1) / M_CHUNK;
@@ -173,9 +174,10 @@ NOINLINE void tile_nn(__global const STORAGE(A_TYPE) *restrict A, __global const
         complete(settled, sums, totals, tile_rows * N_VECTORS);
     long to = group * g->c_g + image * g->c_i + m0 * g->c_m + n0;
     for (long m = 0; m < m1 - m0; m++, to += g->c_m) {
+        OF_FILTER(group * g->m + m0 + m)
         const ACC *s = (const ACC *)(sums + m * N_VECTORS);
         for (long n = 0; n < columns; n++)
-            STORE_MIXED(C_TYPE, C, to + n, s[n], alpha, beta);
+            STORE_ONE(C_TYPE, C, to + n, s[n]);
     }
 }
 
@@ -183,10 +185,11 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nn(
     __global const STORAGE(A_TYPE) *restrict A, long a_offset,
     __global const STORAGE(B_TYPE) *restrict B, long b_offset,
     __global STORAGE(C_TYPE) *restrict C, long c_offset,
-    const mx_gemm g, const SCALAR alpha, const SCALAR beta)
+    const mx_gemm g, EPILOGUE_KERNEL_PARAMS)
 {
-    tile_nn(A + a_offset, B + b_offset, C + c_offset, &g, get_group_id(0), get_group_id(1), get_group_id(2), alpha,
-           beta);
+    EPILOGUE_BEGIN(C, c_offset);
+    tile_nn(A + a_offset, B + b_offset, C + c_offset, &g, get_group_id(0), get_group_id(1), get_group_id(2),
+            EPILOGUE_ARGS);
 }
 
 #endif
@@ -288,7 +291,7 @@ static inline void dot_4x4_short(vec *restrict sums,
 /* A block of NT_CHUNK rows and columns. */
 NOINLINE void tile_nt(__global const STORAGE(A_TYPE) *restrict A, __global const STORAGE(B_TYPE) *restrict B,
                       __global STORAGE(C_TYPE) *restrict C, const mx_gemm *g, long id, long group, long image,
-                      const SCALAR alpha, const SCALAR beta)
+                      EPILOGUE_PARAMS)
 {
     const long chunks = (g->m + NT_CHUNK - 1) / NT_CHUNK;
     const long m0 = id % chunks * NT_CHUNK, n0 = id / chunks * NT_CHUNK;
@@ -333,19 +336,22 @@ NOINLINE void tile_nt(__global const STORAGE(A_TYPE) *restrict A, __global const
         }
     for (long m = 0; m < rows && settled > 0; m++)
         complete(settled, sums + m * NT_CHUNK, totals + m * NT_CHUNK * 3, columns);
-    for (long m = 0; m < rows; m++)
+    for (long m = 0; m < rows; m++) {
+        OF_FILTER(group * g->m + m0 + m)
         for (long n = 0; n < columns; n++)
-            STORE_MIXED(C_TYPE, C, to + m * g->c_m + n * g->c_n, sum_of_lanes(sums[m * NT_CHUNK + n]), alpha, beta);
+            STORE_ONE(C_TYPE, C, to + m * g->c_m + n * g->c_n, sum_of_lanes(sums[m * NT_CHUNK + n]));
+    }
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nt(
     __global const STORAGE(A_TYPE) *restrict A, long a_offset,
     __global const STORAGE(B_TYPE) *restrict B, long b_offset,
     __global STORAGE(C_TYPE) *restrict C, long c_offset,
-    const mx_gemm g, const SCALAR alpha, const SCALAR beta)
+    const mx_gemm g, EPILOGUE_KERNEL_PARAMS)
 {
-    tile_nt(A + a_offset, B + b_offset, C + c_offset, &g, get_group_id(0), get_group_id(1), get_group_id(2), alpha,
-           beta);
+    EPILOGUE_BEGIN(C, c_offset);
+    tile_nt(A + a_offset, B + b_offset, C + c_offset, &g, get_group_id(0), get_group_id(1), get_group_id(2),
+            EPILOGUE_ARGS);
 }
 
 #endif

@@ -76,6 +76,8 @@
 #define WEIGHTS 2048
 #endif
 #include "include/common.h"
+#define V_LANES 1
+#include "include/epilogue.h"
 
 /* Tap r of row t of a tile meets row AT(...) of x, from the tile's first one, if it HITs one at all. */
 #if BACKWARD
@@ -165,6 +167,27 @@ static inline __attribute__((always_inline)) void mx_row(
 }
 #endif
 
+/* An epilogue's scales and shifts of a work-item's channels, which stay in registers. */
+#ifdef EPILOGUE
+#define MX_HAS_EPILOGUE 1
+#define MX_CHANNEL_PARAMS , const float *channel_scales, const float *channel_shifts
+#define MX_CHANNEL_ARGS , channel_scales, channel_shifts
+#define MX_CHANNELS(channel)                                                                        \
+    float channel_scales[VEC], channel_shifts[VEC];                                                 \
+    _Pragma("unroll") for (int v_ = 0; v_ < VEC; v_++)                                              \
+    {                                                                                               \
+        OF_FILTER((channel) + v_)                                                                   \
+        channel_scales[v_] = epilogue->scale_one, channel_shifts[v_] = epilogue->shift_one;         \
+    }
+#define SCALED_CHANNEL(value, v) ((value) * channel_scales[v] + channel_shifts[v])
+#else
+#define MX_HAS_EPILOGUE 0
+#define MX_CHANNEL_PARAMS
+#define MX_CHANNEL_ARGS
+#define MX_CHANNELS(channel)
+#define SCALED_CHANNEL(value, v) (alpha * (value))
+#endif
+
 #if ROLL
 
 /* The tap at which row k of STEP_H rows meets the t-th row of y, if there is one. */
@@ -176,7 +199,7 @@ static inline __attribute__((always_inline)) void mx_row(
 static inline __attribute__((always_inline)) void mx_roll(
     __local const WORD *ring, const mx_slot first, __global const STORAGE(X_TYPE) *from, int row, int bottom,
     uint inside, __global STORAGE(X_TYPE) *y, uint within, __local const float *weights, const mx_depthwise g,
-    int total, const float alpha, const float beta)
+    int total, EPILOGUE_PARAMS MX_CHANNEL_PARAMS)
 {
     int slot = 0, done = RING - 1;
     float taps[TAPS][VEC], out[KEEP][TW][VEC];
@@ -239,14 +262,15 @@ static inline __attribute__((always_inline)) void mx_roll(
                     }
             if (TAP_AT(k, 0) == R - 1) {
                 const uint mask = i + k >= R - 1 && i + k < total ? within : 0;
-                if (alpha != 1 || beta != 0)
+                if (MX_HAS_EPILOGUE || alpha != 1 || beta != 0)
 #pragma unroll
                     for (int u = 0; u < TW; u++)
                         if (mask & 1u << u / PER)
 #pragma unroll
                             for (int v = 0; v < VEC; v++)
-                                out[0][u][v] =
-                                    alpha * out[0][u][v] + (beta != 0 ? beta * WIDEN(y[u * Y_W + v * Y_C]) : 0);
+                                out[0][u][v] = FINAL_RESULT(
+                                    SCALED_CHANNEL(out[0][u][v], v)
+                                    + (beta != 0 ? beta * WIDEN(OLD_RESULT(X_TYPE, y)[u * Y_W + v * Y_C]) : 0));
 #pragma unroll
                 for (int u = 0; u < OUTER; u++)
                     if (mask & 1u << u)
@@ -260,7 +284,7 @@ static inline __attribute__((always_inline)) void mx_roll(
 
 static inline __attribute__((always_inline)) void mx_strip(
     __global const STORAGE(X_TYPE) *x, __global STORAGE(X_TYPE) *y, __local const float *weights, const mx_depthwise g,
-    int p0, int q0, int row0, int col0, const bool aligned, const float alpha, const float beta)
+    int p0, int q0, int row0, int col0, const bool aligned, EPILOGUE_PARAMS MX_CHANNEL_PARAMS)
 {
     const int pitch = g.lanes * VEC;
     int columns[COLS];
@@ -404,11 +428,14 @@ static inline __attribute__((always_inline)) void mx_strip(
                     __global STORAGE(X_TYPE) *to = y + (p0 + t) * g.y_h + (q0 + u) * Y_W;
 #pragma unroll
                     for (int v = 0; v < VEC; v++)
-                        out[t][u][v] *= alpha;
+                        out[t][u][v] = SCALED_CHANNEL(out[t][u][v], v);
                     if (beta != 0)
 #pragma unroll
                         for (int v = 0; v < VEC; v++)
-                            out[t][u][v] += beta * WIDEN(to[v * Y_C]);
+                            out[t][u][v] += beta * WIDEN(OLD_RESULT(X_TYPE, to)[v * Y_C]);
+#pragma unroll
+                    for (int v = 0; v < VEC; v++)
+                        out[t][u][v] = FINAL_RESULT(out[t][u][v]);
                     if ((VEC == 1) | (CHANNELS_LAST & aligned))
                         *(__global RAW *)to = MX_JOIN(PACK_, VEC)(out[t][u]);
                     else
@@ -423,9 +450,9 @@ static inline __attribute__((always_inline)) void mx_strip(
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
     __global const STORAGE(X_TYPE) *restrict x, long x_offset, __global const STORAGE(X_TYPE) *restrict w,
-    long w_offset, __global STORAGE(X_TYPE) *restrict y, long y_offset, const mx_depthwise g, const float alpha,
-    const float beta)
+    long w_offset, __global STORAGE(X_TYPE) *restrict y, long y_offset, const mx_depthwise g, EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(y, y_offset);
     __local float weights[WEIGHTS] __attribute__((aligned(32)));
     __local int odd;
 #if ROLL
@@ -491,18 +518,20 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
                 const float sum = mx_exactly(
                     x + (DEPTHWISE ? v * X_C : 0),
                     w + (DEPTHWISE ? (group + v) * g.w_g : group * g.w_g + (o + v) * g.w_o), g, p, q, pad_h, pad_w);
-                STORE_MIXED(X_TYPE, y, p * g.y_h + q * Y_W + v * Y_C, sum, alpha, beta);
+                OF_FILTER(channel + v)
+                STORE_ONE(X_TYPE, y, p * g.y_h + q * Y_W + v * Y_C, sum);
             }
         }
         return;
     }
+    MX_CHANNELS(channel)
 #if ROLL
     mx_roll(ring + id, place, from, top + RING - 1, bottom, inside, y + (p0 - KEEP + 1) * g.y_h + q0 * Y_W,
-            mx_mask(q0, OUTER, g.q), weights + lane * (TAPS * VEC), g, total, alpha, beta);
+            mx_mask(q0, OUTER, g.q), weights + lane * (TAPS * VEC), g, total, EPILOGUE_ARGS MX_CHANNEL_ARGS);
 #else
     if (aligned)
-        mx_strip(x, y, weights + lane * VEC, g, p0, q0, row0, col0, true, alpha, beta);
+        mx_strip(x, y, weights + lane * VEC, g, p0, q0, row0, col0, true, EPILOGUE_ARGS MX_CHANNEL_ARGS);
     else
-        mx_strip(x, y, weights + lane * VEC, g, p0, q0, row0, col0, false, alpha, beta);
+        mx_strip(x, y, weights + lane * VEC, g, p0, q0, row0, col0, false, EPILOGUE_ARGS MX_CHANNEL_ARGS);
 #endif
 }

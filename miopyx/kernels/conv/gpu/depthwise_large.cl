@@ -41,6 +41,8 @@
 #define GROUP 224
 #endif
 #include "include/common.h"
+#define V_LANES 1
+#include "include/epilogue.h"
 
 #include "conv/gpu/depthwise_args.h"
 #include "include/quotient.h"
@@ -61,9 +63,10 @@
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_large(
     __global const STORAGE(X_TYPE) *restrict x, long x_offset, __global const STORAGE(X_TYPE) *restrict w,
-    long w_offset, __global STORAGE(X_TYPE) *restrict y, long y_offset, const mx_depthwise_large g, const float alpha,
-    const float beta)
+    long w_offset, __global STORAGE(X_TYPE) *restrict y, long y_offset, const mx_depthwise_large g,
+    EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(y, y_offset);
     __local float pixels[PIXELS] __attribute__((aligned(16)));
     __local float weights[R * FLAT] __attribute__((aligned(16)));
     __local int odd;
@@ -155,9 +158,11 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_
         }
     y += (n0 + n) * g.y_n;
 #pragma unroll
-    for (int t = 0; t < TH; t++)
+    for (int t = 0; t < TH; t++) {
+        OF_FILTER(c)
 #pragma unroll
         for (int u = 0; u < TW; u++)
             if (p + t < g.p && q + u < g.q)
-                STORE_MIXED(X_TYPE, y, (p + t) * g.y_h + q + u, out[t][u], alpha, beta);
+                STORE_ONE(X_TYPE, y, (p + t) * g.y_h + q + u, out[t][u]);
+    }
 }

@@ -24,6 +24,8 @@
 #define C_TYPE A_TYPE
 #endif
 #include "include/common.h"
+#define V_LANES 1
+#include "include/epilogue.h"
 #include "conv/gemm_args.h"
 #include "include/gpu_tile.h"
 
@@ -35,8 +37,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(
     __global const STORAGE(A_TYPE) *restrict A, long a_offset,
     __global const STORAGE(B_TYPE) *restrict B, long b_offset,
     __global STORAGE(C_TYPE) *restrict C, long c_offset,
-    const mx_gemm g, const SCALAR alpha, const SCALAR beta)
+    const mx_gemm g, EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(C, c_offset);
     __local ACC a_slice[DEPTH * A_PITCH], b_slice[DEPTH * B_PITCH];
     const int item = get_local_id(0), column = item % SIDE, row = item / SIDE;
     const long across = (g.n + COLUMNS - 1) / COLUMNS, down = (g.m + ROWS - 1) / ROWS;
@@ -88,11 +91,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tiled(
     COMPLETE_TILE;
     const long to = group * g.c_g + image * g.c_i;
 #pragma unroll
-    for (int i = 0; i < EACH_M; i++)
+    for (int i = 0; i < EACH_M; i++) {
+        OF_FILTER(group * g.m + min(m0 + row + i * SIDE, g.m - 1))
 #pragma unroll
         for (int j = 0; j < EACH_N; j++) {
             const long m = m0 + row + i * SIDE, n = n0 + column + j * SIDE;
             if (m < g.m && n < g.n)
-                STORE_MIXED(C_TYPE, C, to + m * g.c_m + n * g.c_n, sums[i][j], alpha, beta);
+                STORE_ONE(C_TYPE, C, to + m * g.c_m + n * g.c_n, sums[i][j]);
         }
+    }
 }

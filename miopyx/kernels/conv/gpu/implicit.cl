@@ -35,6 +35,8 @@
 #define CHANNELS_LAST 0
 #endif
 #include "include/common.h"
+#define V_LANES 1
+#include "include/epilogue.h"
 #include "include/gpu_tile.h"
 #include "include/quotient.h"
 #include "conv/gpu/implicit_args.h"
@@ -90,8 +92,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_implicit_g
     __global const STORAGE(IMAGE_TYPE) *restrict image, long image_offset,
     __global const STORAGE(FACTOR_TYPE) *restrict factor, long factor_offset,
     __global STORAGE(C_TYPE) *restrict C, long c_offset,
-    const mx_gather given, const SCALAR alpha, const SCALAR beta)
+    const mx_gather given, EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(C, c_offset);
     __local ACC a_slice[DEPTH * A_PITCH], b_slice[DEPTH * B_PITCH];
     const mx_gather *g = &given;
     const int item = get_local_id(0);
@@ -151,6 +154,15 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_implicit_g
         add_product(sums, a_slice, b_slice, row, column);
     }
     COMPLETE_TILE;
+#ifdef EPILOGUE
+#pragma unroll
+    for (int i = 0; i < EACH_M; i++) {
+        OF_FILTER((long)group * g->m + min(m0 + row + i * SIDE, g->m - 1))
+#pragma unroll
+        for (int j = 0; j < EACH_N; j++)
+            sums[i][j] = SCALED_RESULT(sums[i][j]);
+    }
+#endif
     C += c_offset + g->c_first + group * g->c_g;
 #pragma unroll
     for (int j = 0; j < EACH_N; j++) {
@@ -163,7 +175,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_implicit_g
         for (int i = 0; i < EACH_M; i++) {
             const int m = m0 + row + i * SIDE;
             if (m < g->m)
-                STORE_MIXED(C_TYPE, C, m * g->c_m + c_place, sums[i][j], alpha, beta);
+                STORE_SCALED(C_TYPE, C, m * g->c_m + c_place, sums[i][j]);
         }
     }
 }

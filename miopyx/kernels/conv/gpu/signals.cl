@@ -28,6 +28,8 @@
 #endif
 #define TILED
 #include "include/common.h"
+#define V_LANES 1
+#include "include/epilogue.h"
 
 #include "conv/gpu/signals.h"
 
@@ -49,11 +51,18 @@ static inline __attribute__((always_inline)) void mx_sums(float out[4], __local 
     }
 }
 
+/* Tiles are aligned in y; z may be otherwise. */
+#ifdef FUSED_Z
+#define OLD_IS_ALIGNED(to) ((size_t)OLD_RESULT(X_TYPE, to) % sizeof(FOUR) == 0)
+#else
+#define OLD_IS_ALIGNED(to) true
+#endif
+
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_signals(
     __global const STORAGE(X_TYPE) *restrict x, long x_offset, __global const STORAGE(X_TYPE) *restrict w,
-    long w_offset, __global STORAGE(X_TYPE) *restrict y, long y_offset, const mx_signal g, const float alpha,
-    const float beta)
+    long w_offset, __global STORAGE(X_TYPE) *restrict y, long y_offset, const mx_signal g, EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(y, y_offset);
     __local float4 pixels[2][CHUNKS];
     __local float weights[FLAT] __attribute__((aligned(16)));
     __local int odd;
@@ -94,17 +103,19 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_signals(
             SHIFTED(t.shift, SUMS)
         }
         __global STORAGE(X_TYPE) *to = y + t.y + q;
-        if (q >= 0 && q + 4 <= g.q) {
-            float4 sums = alpha * (float4)(out[0], out[1], out[2], out[3]);
+        OF_FILTER(c)
+        if (q >= 0 && q + 4 <= g.q && OLD_IS_ALIGNED(to)) {
+            float4 sums = SCALED_RESULT((float4)(out[0], out[1], out[2], out[3]));
             if (beta != 0) {
-                const FOUR old = *(__global const FOUR *)to;
+                const FOUR old = *(__global const FOUR *)OLD_RESULT(X_TYPE, to);
                 sums += beta * FLOATS(old);
             }
-            *(__global FOUR *)to = WORDS(sums.x, sums.y, sums.z, sums.w);
+            *(__global FOUR *)to =
+                WORDS(FINAL_RESULT(sums.x), FINAL_RESULT(sums.y), FINAL_RESULT(sums.z), FINAL_RESULT(sums.w));
         } else
 #pragma unroll
             for (int u = 0; u < 4; u++)
                 if ((uint)(q + u) < (uint)g.q)
-                    STORE_MIXED(X_TYPE, to, u, out[u], alpha, beta);
+                    STORE_ONE(X_TYPE, to, u, out[u]);
     }
 }

@@ -33,6 +33,8 @@
 #define CHANNELS_LAST 0
 #endif
 #include "include/common.h"
+#define V_LANES 1
+#include "include/epilogue.h"
 #include "conv/gpu/winograd_args.h"
 
 #define POINTS (TILE + 2)
@@ -178,8 +180,9 @@ __kernel void winograd_inputs(__global const STORAGE(X_TYPE) *restrict x, long x
 
 __kernel void winograd_outputs(__global const ACC *restrict from, long from_offset,
                                __global STORAGE(X_TYPE) *restrict y, long y_offset,
-                               const mx_window g, const SCALAR alpha, const SCALAR beta)
+                               const mx_window g, EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(y, y_offset);
     const window at = window_of(&g);
     if (!at.inside)
         return;
@@ -199,11 +202,12 @@ __kernel void winograd_outputs(__global const ACC *restrict from, long from_offs
     y += y_offset + (long)at.n * g.t_n + (long)at.c * g.t_c;
 #pragma unroll
     for (int i = 0; i < SIDE; i++) {
+        OF_FILTER(at.c)
         ACC row[SIDE];
         output_transform(half_way[i], SIDE, row);
 #pragma unroll
         for (int j = 0; j < SIDE; j++)
             if (at.h + i < g.h && at.w + j < g.w)
-                STORE_MIXED(X_TYPE, y, (long)(at.h + i) * g.t_h + (long)(at.w + j) * g.t_w, row[j], alpha, beta);
+                STORE_ONE(X_TYPE, y, (long)(at.h + i) * g.t_h + (long)(at.w + j) * g.t_w, row[j]);
     }
 }

@@ -25,6 +25,8 @@
 #endif
 #define THREADS (512 / BLOCKS)
 #include "include/common.h"
+#define V_LANES 1
+#include "include/epilogue.h"
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/few.h"
 
@@ -59,9 +61,9 @@ static inline float mx_exactly(__global const STORAGE(X_TYPE) *X, __global const
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_few(
     __global const STORAGE(X_TYPE) *restrict X, long x_offset, __global const STORAGE(X_TYPE) *restrict W,
-    long w_offset, __global STORAGE(X_TYPE) *restrict Y, long y_offset, const mx_nv_few g, const float alpha,
-    const float beta)
+    long w_offset, __global STORAGE(X_TYPE) *restrict Y, long y_offset, const mx_nv_few g, EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(Y, y_offset);
     __local uint4 weights[STEPS * 4 * PAIR_WORDS * 32]; /* [step][16 filters][hi or lo][lane] */
     __local STORAGE(X_TYPE) pixels[2][TILE_ELEMENTS] __attribute__((aligned(16)));
     __local int in_x[STEPS * DEPTH], in_w[STEPS * DEPTH];
@@ -196,9 +198,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
             const int count = VEC == 4 ? 4 : min(4, CHANNELS_LAST ? g.filters - k : g.q - q);
 #pragma unroll
             for (int l = 0; l < 4; l++) {
-                v[l] *= alpha;
+                OF_FILTER(CHANNELS_LAST ? min(k + l, g.filters - 1) : k)
+                v[l] = SCALED_RESULT(v[l]);
                 if (beta != 0 && l < count)
-                    v[l] += beta * LOAD(X_TYPE)(y, l * y_step);
+                    v[l] += beta * LOAD(X_TYPE)(OLD_RESULT(X_TYPE, y), l * y_step);
+                v[l] = FINAL_RESULT(v[l]);
             }
 #if MX_TYPE(X_TYPE) == MX_TYPE_float
             if (VEC == 4 && ((ulong)y & 15) == 0)
@@ -228,12 +232,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 const int k = filter0 + (b0 + (i >> 2)) * 16 + (CHANNELS_LAST ? 4 * t : row8 + 8 * (i & 1));
 #pragma unroll 1
                 for (int l = 0; l < 4; l++)
-                    if (CHANNELS_LAST ? k + l < g.filters : q + l < g.q)
-                        STORE_MIXED(X_TYPE, image,
-                                    p * g.y_h + (CHANNELS_LAST ? q : q + l) * g.y_w
-                                        + (CHANNELS_LAST ? k + l : k) * g.y_c,
-                                    mx_exactly(X, W, g, n, p, CHANNELS_LAST ? q : q + l, CHANNELS_LAST ? k + l : k),
-                                    alpha, beta);
+                    if (CHANNELS_LAST ? k + l < g.filters : q + l < g.q) {
+                        OF_FILTER(CHANNELS_LAST ? k + l : k)
+                        STORE_ONE(X_TYPE, image,
+                                  p * g.y_h + (CHANNELS_LAST ? q : q + l) * g.y_w
+                                      + (CHANNELS_LAST ? k + l : k) * g.y_c,
+                                  mx_exactly(X, W, g, n, p, CHANNELS_LAST ? q : q + l, CHANNELS_LAST ? k + l : k));
+                    }
             }
         MX_WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE);

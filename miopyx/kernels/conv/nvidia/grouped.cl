@@ -17,6 +17,8 @@
 #define TAPS 9
 #endif
 #include "include/common.h"
+#define V_LANES 1
+#include "include/epilogue.h"
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/grouped.h"
 
@@ -45,8 +47,9 @@ static inline float mx_exactly(__global const ushort *X, __global const ushort *
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_grouped(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict W, long w_offset,
-    __global ushort *restrict Y, long y_offset, const mx_nv_grouped g, const float alpha, const float beta)
+    __global ushort *restrict Y, long y_offset, const mx_nv_grouped g, EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(Y, y_offset);
     __local uint4 pixels[STAGES * SLOTS * PITCH / 16] __attribute__((aligned(128)));
     __local uint4 weights[BLOCKS * IN_BLOCKS * TAPS * 32] __attribute__((aligned(128)));
     __local int places[PIXELS]; /* of the tile's pixels in y, -1 for what is not on the grid */
@@ -175,9 +178,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
                 __global ushort *y = Y + place + output;
 #pragma unroll
                 for (int l = 0; l < 4; l++) {
-                    v[l] *= alpha;
+                    OF_FILTER(output + l)
+                    v[l] = SCALED_RESULT(v[l]);
                     if (beta != 0)
-                        v[l] += beta * LOAD(X_TYPE)(y, l);
+                        v[l] += beta * LOAD(X_TYPE)(OLD_RESULT(X_TYPE, y), l);
+                    v[l] = FINAL_RESULT(v[l]);
                 }
                 uint2 four;
                 MX_ROUND_PAIR(four.x, v[0], v[1]);
@@ -197,8 +202,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_g
                 at.n += corner.n, at.p += corner.p, at.q += corner.q;
                 __global ushort *y = Y + places[i] + output;
 #pragma unroll 1
-                for (int l = 0; l < 4; l++)
-                    STORE_MIXED(X_TYPE, y, l, mx_exactly(X, W, g, at, output + l), alpha, beta);
+                for (int l = 0; l < 4; l++) {
+                    OF_FILTER(output + l)
+                    STORE_ONE(X_TYPE, y, l, mx_exactly(X, W, g, at, output + l));
+                }
             }
         END_TILE();
     }

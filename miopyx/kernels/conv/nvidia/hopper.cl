@@ -84,6 +84,8 @@
 #define PHASES 1
 #endif
 #include "include/common.h"
+#define V_LANES 1
+#include "include/epilogue.h"
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/hopper_args.h"
 #if EIGHT_BITS /* pixels are rows: channels last */
@@ -158,8 +160,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #elif EIGHT_BITS
     , const long rounding
 #endif
-)
+    EPILOGUE_MORE)
 {
+    EPILOGUE_BEGIN(Y, y_offset);
     __local uint4 stages[(RING_BYTES + RESIDENT * W_BYTES) / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES + 2]; /* full, empty, and whose turn it is */
 #if LOCAL_EPILOGUE
@@ -454,14 +457,33 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #else
 #define MX_ROOTS
 #endif
-            if (alpha == 1 && beta == 0 && ((ulong)y & (sizeof(MX_STORED) * VEC - 1)) == 0)
+#if defined(EPILOGUE) && !SCALED
+            const long first = (long)own.group * MX_CONV(&MX_GIVEN)->filters;
+#pragma unroll
+            for (int i = 0; i < WG_ROWS; i++) {
+#if CHANNELS_LAST
+                MX_SCALE_COLUMNS(sums[i], WN / 2, first, n0, MX_CONV(&MX_GIVEN)->filters, lane, PERMUTE_FILTERS)
+#else
+                MX_SCALE_ROWS(sums[i], WN / 2, first,
+                              n0 + warpgroup * WG_ROWS * 64 + i * 64 + (item >> 5 & 3) * 16 + (lane >> 2),
+                              MX_CONV(&MX_GIVEN)->filters)
+#endif
+                MX_FINISH(sums[i], WN / 2)
+            }
+#endif
+#ifdef EPILOGUE
+            const bool plainly = MX_PLAIN_EPILOGUE && ((ulong)y & (sizeof(MX_STORED) * VEC - 1)) == 0;
+#else
+            const bool plainly = alpha == 1 && beta == 0 && ((ulong)y & (sizeof(MX_STORED) * VEC - 1)) == 0;
+#endif
+            if (plainly)
 #if LOCAL_EPILOGUE
                 mx_store_runs(sums, y, m0, n0, &MX_GIVEN, warpgroup, mx_shared(runs) + (item >> 5) * RUN_BYTES);
 #else
-                mx_store_tile(sums, y, m0, n0, &MX_GIVEN, alpha, beta, true, warpgroup MX_ROOTS);
+                mx_store_tile(sums, y, m0, n0, &MX_GIVEN, alpha, beta, true, warpgroup MX_ROOTS MX_STORE_ARGS((long)own.group * MX_CONV(&MX_GIVEN)->filters));
 #endif
             else
-                mx_store_tile(sums, y, m0, n0, &MX_GIVEN, alpha, beta, false, warpgroup MX_ROOTS);
+                mx_store_tile(sums, y, m0, n0, &MX_GIVEN, MX_STORE_ALPHA, beta, false, warpgroup MX_ROOTS MX_STORE_ARGS((long)own.group * MX_CONV(&MX_GIVEN)->filters));
         }
     }
 }

@@ -45,6 +45,8 @@
 #define LOCAL_EPILOGUE 0
 #endif
 #include "include/common.h"
+#define V_LANES 1
+#include "include/epilogue.h"
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/hopper_args.h"
 #include "conv/nvidia/wgmma.h"
@@ -93,6 +95,7 @@ static inline int mx_filter_in_y(int k, const mx_nv_rows *g)
 #define WN BF
 #define WG_ROWS 1
 #define MX_PROBLEM mx_nv_rows
+#define MX_CONV(problem) (&(problem)->conv)
 #define PERMUTE_FILTERS (!W_TRANSPOSED && !LOCAL_EPILOGUE)
 #include "conv/nvidia/hopper_store.h"
 #if LOCAL_EPILOGUE
@@ -105,8 +108,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if SCALED
     , __global const float *restrict roots, long roots_offset, const int filter_roots_at
 #endif
-)
+    EPILOGUE_MORE)
 {
+    EPILOGUE_BEGIN(Y, y_offset);
     __local uint4 ring[PLANES * PLANE_BYTES / 16] __attribute__((aligned(1024)));
     __local uint4 filters[DEPTHS * W_BYTES / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * BLOCKS]; /* full, empty */
@@ -266,14 +270,27 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             at += BP;
             at = at >= BLOCKS * 64 ? at - BLOCKS * 64 : at;
             const int m0 = (first + tile) * BP;
-            if (alpha == 1 && beta == 0 && ((ulong)Y & (sizeof(MX_STORED) * VEC - 1)) == 0)
+#if defined(EPILOGUE) && !SCALED
+#if CHANNELS_LAST
+            MX_SCALE_COLUMNS(sums[0], WN / 2, 0, 0, g.conv.filters, lane, PERMUTE_FILTERS)
+#else
+#error "rows of this kernel's product are pixels"
+#endif
+            MX_FINISH(sums[0], WN / 2)
+#endif
+#ifdef EPILOGUE
+            const bool plainly = MX_PLAIN_EPILOGUE && ((ulong)Y & (sizeof(MX_STORED) * VEC - 1)) == 0;
+#else
+            const bool plainly = alpha == 1 && beta == 0 && ((ulong)Y & (sizeof(MX_STORED) * VEC - 1)) == 0;
+#endif
+            if (plainly)
 #if LOCAL_EPILOGUE
                 mx_store_runs(sums, Y, m0, 0, &g, role, mx_shared(runs) + role * RUN_BYTES);
 #else
-                mx_store_tile(sums, Y, m0, 0, &g, alpha, beta, true, role MX_ROOTS);
+                mx_store_tile(sums, Y, m0, 0, &g, alpha, beta, true, role MX_ROOTS MX_STORE_ARGS(0));
 #endif
             else
-                mx_store_tile(sums, Y, m0, 0, &g, alpha, beta, false, role MX_ROOTS);
+                mx_store_tile(sums, Y, m0, 0, &g, MX_STORE_ALPHA, beta, false, role MX_ROOTS MX_STORE_ARGS(0));
         }
     }
 }

@@ -6,7 +6,17 @@
  * neighbours in y.
  * SCALED: operands are halves times powers of four (conv/nvidia/tf32_pack.cl) and y is float.  Columns are permuted
  * whatever they are.  Expects mx_image_of(pixel, problem), too.
+ * With an epilogue sums are scaled and, but for SCALED, finished before, unless there is a z: that is added here.
  */
+#include "conv/nvidia/epilogue.h"
+#if defined(FUSED_Z) || SCALED && defined(EPILOGUE)
+#define MX_STORE_PARAMS , const mx_epilogue *const epilogue, long group_filter
+#define MX_STORE_ARGS(group_filter) , epilogue, group_filter
+#else
+#define MX_STORE_PARAMS
+#define MX_STORE_ARGS(group_filter)
+#endif
+
 static inline int mx_permuted(int k)
 {
     return (k & ~31) + (k % 8 / 2) * 8 + k % 32 / 8 * 2 + k % 2;
@@ -32,7 +42,8 @@ typedef union {
 /* As below; *_roots: of the inverse scales of images and of this group's filters. */
 static inline void mx_store_tile(float (*sums)[WN / 2], __global float *y, int m0, int n0, const MX_PROBLEM *g,
                                  float alpha, float beta, bool plain, int warpgroup,
-                                 __global const float *image_roots, __global const float *filter_roots)
+                                 __global const float *image_roots,
+                                 __global const float *filter_roots MX_STORE_PARAMS)
 {
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
     const int row = warpgroup * WG_ROWS * 64 + (warp & 3) * 16 + (lane >> 2);
@@ -71,16 +82,30 @@ static inline void mx_store_tile(float (*sums)[WN / 2], __global float *y, int m
             for (int l = 0; l < 8; l++) {
                 const float root = row_root[i] * column_root[l];
                 run.each[l] = sum[l / 2 * 4 + l % 2] * root * root;
+#ifdef EPILOGUE
+                OF_FILTER_BELOW(n0 + (CHANNELS_LAST ? j * 2 + (lane & 3) * 8 + l : row + i / 2 * 64 + i % 2 * 8),
+                                MX_CONV(g)->filters)
+                run.each[l] = SCALED_RESULT(run.each[l]);
+#endif
             }
 #pragma unroll
             for (int l = 0; l < 8 / VEC; l++)
                 if (row_at[i] >= 0 && at[l] >= 0) {
                     __global float *to = y + row_at[i] + at[l];
+#ifdef EPILOGUE
+#pragma unroll
+                    for (int e = 0; e < VEC; e++) {
+                        if (beta != 0)
+                            run.each[l * VEC + e] += beta * OLD_RESULT(float, to)[e];
+                        run.each[l * VEC + e] = FINAL_RESULT(run.each[l * VEC + e]);
+                    }
+#else
                     if (!plain)
 #pragma unroll
                         for (int e = 0; e < VEC; e++)
                             run.each[l * VEC + e] =
                                 alpha * run.each[l * VEC + e] + (beta != 0 ? beta * to[e] : 0.0f);
+#endif
                     if (wide)
                         *(__global MX_STORED_VECTOR *)to = run.vectors[l];
                     else
@@ -121,7 +146,7 @@ static inline float mx_widen(ushort bits)
 
 /* Inlined twice, so that what usually runs is short: `plain` says that alpha is 1, beta 0 and y aligned. */
 static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int m0, int n0, const MX_PROBLEM *g,
-                                 float alpha, float beta, bool plain, int warpgroup)
+                                 float alpha, float beta, bool plain, int warpgroup MX_STORE_PARAMS)
 {
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
     const int row = warpgroup * WG_ROWS * 64 + (warp & 3) * 16 + (lane >> 2);
@@ -132,7 +157,7 @@ static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int 
         row_at[i] = CHANNELS_LAST ? mx_pixel_in_y(m0 + r, g) : mx_filter_in_y(n0 + r, g);
     }
 #define COLUMN_AT(n) (CHANNELS_LAST ? mx_filter_in_y(n0 + (n), g) : mx_pixel_in_y(m0 + (n), g))
-    const bool wide = plain || ((ulong)y & (2 * VEC - 1)) == 0, scaled = !plain;
+    const bool wide = plain || (((ulong)y | (ulong)OLD_RESULT(X_TYPE, y)) & (2 * VEC - 1)) == 0, scaled = !plain;
 #pragma unroll
     for (int j = 0; j < WN / 2; j += 16) { /* 32 columns, of which four neighbouring lanes have each 4 pairs */
         int at[8 / VEC]; /* VEC divides the filters, or the pixels of an image */
@@ -148,18 +173,23 @@ static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int 
 #pragma unroll
                 for (int l = 0; l < 8 / VEC; l++)
                     if (beta != 0 && wide && row_at[i] >= 0 && at[l] >= 0)
-                        run.vectors[l] = *(__global const VECTOR *)(y + row_at[i] + at[l]);
+                        run.vectors[l] = *(__global const VECTOR *)(OLD_RESULT(X_TYPE, y) + row_at[i] + at[l]);
                 if (beta != 0 && !wide && row_at[i] >= 0)
 #pragma unroll 1
                     for (int e = 0; e < 8; e++) {
                         const int place = COLUMN_AT(j * 2 + (lane & 3) * 8 + e);
-                        run.all = mx_shift(run.all, place >= 0 ? y[row_at[i] + place] : 0);
+                        run.all = mx_shift(run.all, place >= 0 ? OLD_RESULT(X_TYPE, y)[row_at[i] + place] : 0);
                     }
                 if (!PERMUTE_FILTERS)
                     run.all = mx_turn(run.all, lane);
 #pragma unroll
                 for (int l = 0; l < 8; l++)
+#ifdef FUSED_Z
+                    sum[l / 2 * 4 + l % 2] =
+                        FINAL_RESULT(sum[l / 2 * 4 + l % 2] + beta * mx_widen(run.each[l]));
+#else
                     sum[l / 2 * 4 + l % 2] = alpha * sum[l / 2 * 4 + l % 2] + beta * mx_widen(run.each[l]);
+#endif
             }
             uint pairs[4];
 #pragma unroll

@@ -46,6 +46,8 @@
 #define VEC 1
 #endif
 #include "include/common.h"
+#define V_LANES 1
+#include "include/epilogue.h"
 #include "conv/nvidia/ptx.h"
 
 #define CHUNK (MX_INTEGER_ACC ? 16 : 8)
@@ -81,9 +83,10 @@
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_mma(
     __global const STORAGE(X_TYPE) *restrict X, long x_offset, __global const STORAGE(X_TYPE) *restrict W,
-    long w_offset, __global STORAGE(Y_TYPE) *restrict Y, long y_offset, const mx_nv_conv g, const SCALAR alpha,
-    const SCALAR beta)
+    long w_offset, __global STORAGE(Y_TYPE) *restrict Y, long y_offset, const mx_nv_conv g,
+    EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(Y, y_offset);
     __local uint4 slices[LOCAL_BYTES / 16] __attribute__((aligned(128)));
     __local int places[BM]; /* of the tile's pixels in y, -1 behind the last */
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
@@ -191,16 +194,20 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_m
 #else
     MX_EACH_SUM(i, j, l, 2) {
         const int m = warp_m + i * 16 + (l << 2) + (lane >> 2), n = warp_n + j * 8 + (lane & 3) * 2;
-        float first = alpha * sums[i][j][l], second = alpha * sums[i][j][l + 1];
-        if (beta != 0) {
-            const int place = places[m];
-            if (place >= 0 && n0 + n < g.filters)
-                first += beta * LOAD(X_TYPE)(Y, place + (long)(n0 + n) * g.y_c);
-            if (place >= 0 && n0 + n + 1 < g.filters)
-                second += beta * LOAD(X_TYPE)(Y, place + (long)(n0 + n + 1) * g.y_c);
+        float two[2];
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            OF_FILTER((long)group * g.filters + min(n0 + n + e, g.filters - 1))
+            two[e] = SCALED_RESULT(sums[i][j][l + e]);
+            if (beta != 0) {
+                const int place = places[m];
+                if (place >= 0 && n0 + n + e < g.filters)
+                    two[e] += beta * LOAD(X_TYPE)(OLD_RESULT(X_TYPE, Y), place + (long)(n0 + n + e) * g.y_c);
+            }
+            two[e] = FINAL_RESULT(two[e]);
         }
         uint pair;
-        MX_ROUND_PAIR(pair, first, second);
+        MX_ROUND_PAIR(pair, two[0], two[1]);
         if (CHANNELS_LAST)
             *(__local uint *)(out + m * PITCH + n) = pair;
         else {

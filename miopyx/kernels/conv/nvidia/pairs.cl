@@ -36,6 +36,8 @@
 #endif
 #define X_TYPE float
 #include "include/common.h"
+#define V_LANES 1
+#include "include/epilogue.h"
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/wgmma.h"
 #include "conv/nvidia/pairs.h"
@@ -196,8 +198,27 @@ static inline float mx_exactly(__global const float *X, __global const float *W,
 }
 #endif
 
+#include "conv/nvidia/epilogue.h"
+#ifdef EPILOGUE
+#define MX_PLAIN_PARAMS , EPILOGUE_PARAMS
+#define MX_PLAIN_ARGS , EPILOGUE_ARGS
+/* A pair, with that of z. */
+static inline float2 mx_final_pair(float a, float b, __global const float *y, EPILOGUE_PARAMS)
+{
+    float2 pair = (float2)(a, b);
+    if (beta != 0)
+        pair += beta * *(__global const float2 *)OLD_RESULT(float, y);
+    return (float2)(FINAL_RESULT(pair.x), FINAL_RESULT(pair.y));
+}
+#else
+#define MX_PLAIN_PARAMS
+#define MX_PLAIN_ARGS
+#define mx_final_pair(a, b, ...) (float2)(a, b)
+#endif
+
 /* The usual way, and short: pairs of neighbours without alpha and beta.  `below`: elements to the row 8 down. */
-static inline void mx_store_plainly(const float *sums, __local const int *places, __global float *y, int below)
+static inline void mx_store_plainly(const float *sums, __local const int *places, __global float *y,
+                                    int below MX_PLAIN_PARAMS)
 {
 #pragma unroll
     for (int j = 0; j < COLUMNS / 2; j += 4) {
@@ -205,13 +226,13 @@ static inline void mx_store_plainly(const float *sums, __local const int *places
         if (place.x < 0)
             continue;
         __global float *to = y + place.x;
-        *(__global float2 *)to = (float2)(sums[j], sums[j + 1]);
-        *(__global float2 *)(to + below) = (float2)(sums[j + 2], sums[j + 3]);
+        *(__global float2 *)to = mx_final_pair(sums[j], sums[j + 1], to, EPILOGUE_ARGS);
+        *(__global float2 *)(to + below) = mx_final_pair(sums[j + 2], sums[j + 3], to + below, EPILOGUE_ARGS);
     }
 }
 
 static inline void mx_store(const float *sums, __local const int *places, __global float *y, int below, int rows,
-                            float alpha, float beta)
+                            EPILOGUE_PARAMS)
 {
 #pragma unroll
     for (int j = 0; j < COLUMNS / 2; j++) {
@@ -219,15 +240,20 @@ static inline void mx_store(const float *sums, __local const int *places, __glob
         if (place < 0 || (j & 2) * 4 >= rows)
             continue;
         __global float *to = y + place + (j & 2 ? below : 0);
+#ifdef EPILOGUE
+        *to = FINAL_RESULT(beta != 0 ? sums[j] + beta * *OLD_RESULT(float, to) : sums[j]);
+#else
         *to = beta != 0 ? alpha * sums[j] + beta * *to : alpha * sums[j];
+#endif
     }
 }
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_pairs(
     __global const float *restrict X, long x_offset, __global const float *restrict W, long w_offset,
     __global float *restrict packs, long packs_offset, __global const float *restrict scales, long scales_offset,
-    __global float *restrict Y, long y_offset, const MX_PROBLEM MX_GIVEN, const float alpha, const float beta)
+    __global float *restrict Y, long y_offset, const MX_PROBLEM MX_GIVEN, EPILOGUE_KERNEL_PARAMS)
 {
+    EPILOGUE_BEGIN(Y, y_offset);
     __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
     __local float inverses[STAGES][BP]; /* what takes the products of a pixel back */
     __local int places[TILES_IN_FLIGHT][BP]; /* of pixels in y, -1: none */
@@ -441,11 +467,17 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
                 for (int j = 0; j < COLUMNS / 2; j++)
                     sums[j] = copy[j];
             }
-            if (VEC == 2 && alpha == 1 && beta == 0 && ((ulong)y & 7) == 0 && k0 - (lane >> 2) + 16 <= g.filters)
-                mx_store_plainly(sums, places[slot] + column0 + pair, y + (long)k0 * g.y_c, 8 * g.y_c);
+#ifdef EPILOGUE
+            MX_SCALE_ROWS(sums, COLUMNS / 2, (long)group * g.filters, k0, g.filters)
+            const bool plainly = (beta == 0 || ((ulong)OLD_RESULT(float, y) & 7) == 0);
+#else
+            const bool plainly = alpha == 1 && beta == 0;
+#endif
+            if (VEC == 2 && plainly && ((ulong)y & 7) == 0 && k0 - (lane >> 2) + 16 <= g.filters)
+                mx_store_plainly(sums, places[slot] + column0 + pair, y + (long)k0 * g.y_c, 8 * g.y_c MX_PLAIN_ARGS);
             else
-                mx_store(sums, places[slot] + column0 + pair, y + (long)k0 * g.y_c, 8 * g.y_c, g.filters - k0, alpha,
-                         beta);
+                mx_store(sums, places[slot] + column0 + pair, y + (long)k0 * g.y_c, 8 * g.y_c, g.filters - k0,
+                         EPILOGUE_ARGS);
             if (++slot == TILES_IN_FLIGHT)
                 slot = 0;
         }

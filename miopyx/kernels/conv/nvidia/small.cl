@@ -91,6 +91,8 @@
 #define TABLE_ENTRIES 1024
 #endif
 #include "include/common.h"
+#define V_LANES 1
+#include "include/epilogue.h"
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/small_args.h"
 
@@ -344,8 +346,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
 #if SPLIT_K
     , __global float *workspace, long workspace_offset, const ulong ticket
 #endif
-)
+    EPILOGUE_MORE)
 {
+    EPILOGUE_BEGIN(OUT, out_offset);
     __local int in_a[TABLE_ENTRIES] __attribute__((aligned(16))), in_b[TABLE_ENTRIES] __attribute__((aligned(16)));
     __local uint in_bits[TABLE_ENTRIES] __attribute__((aligned(16)));
     /* What was copied here, and the warps' sums when that is not needed any more. */
@@ -664,6 +667,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
                 if (m0 + row < g.m && n0 + column < g.n && MEETS(row, column))                                  \
                     __VA_ARGS__;                                                                                \
             }
+/* The channel of y that number m of the product belongs to. */
+#define FILTER_OF(m) ((long)group * g.outs + ((m) - (MASKED ? mx_quotient(m, g.by_outs) * g.outs : 0)))
 /* Whether a place in a block is inside out. */
 #define MEETS(row, column) (!MASKED || ((row_room[row] >> 16) < (column_room[column] >> 16)           \
                                         && (row_room[row] & 0xffff) < (column_room[column] & 0xffff)))
@@ -736,9 +741,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
         if (((ulong)to & (4 * sizeof(*to) - 1)) == 0) {
 #pragma unroll
             for (int l = 0; l < 4; l++) {
-                v[l] *= alpha;
+                OF_FILTER(FILTER_OF(M_CONTIGUOUS ? m + l : m))
+                v[l] = SCALED_RESULT(v[l]);
                 if (beta != 0)
-                    v[l] += beta * LOAD(X_TYPE)(to, l);
+                    v[l] += beta * LOAD(X_TYPE)(OLD_RESULT(X_TYPE, to), l);
+                v[l] = FINAL_RESULT(v[l]);
             }
 #if MX_TYPE(X_TYPE) == MX_TYPE_float
             *(__global float4 *)to = (float4)(v[0], v[1], v[2], v[3]);
@@ -756,13 +763,15 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_s
             const int row_l = M_CONTIGUOUS ? row + l : row, column_l = M_CONTIGUOUS ? column : column + l;
             if (l >= count || !MEETS(row_l, column_l))
                 continue;
-            STORE_MIXED(X_TYPE, OUT, row_out[row_l] + column_out[column_l], v[l], alpha, beta);
+            OF_FILTER(FILTER_OF(m0 + row_l))
+            STORE_ONE(X_TYPE, OUT, row_out[row_l] + column_out[column_l], v[l]);
         }
     }
 #if !SPLIT_K
     EXACTLY({
         const float sum = mx_exactly(A, B, g, m0 + row, n0 + column, 0, g.k);
-        STORE_MIXED(X_TYPE, OUT, row_out[row] + column_out[column], sum, alpha, beta);
+        OF_FILTER(FILTER_OF(m0 + row))
+        STORE_ONE(X_TYPE, OUT, row_out[row] + column_out[column], sum);
     })
 #endif
 }

@@ -1,6 +1,7 @@
 """Times convolution, bias, addition and ReLU in one call beside PyTorch and cuDNN or oneDNN.
 
-    python -P bench/fused.py [--device cuda:0] [--dtype float16] [--layout nhwc] [--batch 256] [--list resnet50] [--compile]
+    python -P bench/fused.py [--device cuda:0] [--dtype float16] [--layout nhwc] [--batch 256] [--list resnet50]
+                             [--compile]
 
 A layer is y = relu(conv(x, w) + bias); the last 1x1 of ResNet's blocks, whose outputs are four times its inputs, is
 relu(conv(x, w) + bias + z).  Weights are as after folding batch norm.  In turns, medians of --turns:
@@ -142,6 +143,7 @@ def main():
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--build", metavar="I/N", help="only build the programs of every N-th layer, from the I-th on")
     parser.add_argument("--json", default=None)
     args = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
@@ -151,9 +153,13 @@ def main():
         gpu = handle.device.is_gpu
         if not gpu:
             torch.set_num_threads(handle.device.compute_units)
-        for case in layers(args.list, args.batch or (256 if gpu else 4), args.only):
+        for number, case in enumerate(layers(args.list, args.batch or (256 if gpu else 4), args.only)):
+            if args.build and number % int(args.build.split("/")[1]) != int(args.build.split("/")[0]):
+                continue
             layer = Layer(case, args, handle)
             fused, apart, plan = layer.plans()
+            if args.build:
+                continue
             sides = {"fused": fused, "apart": apart, "eager": layer.eager, "library": layer.library}
             if args.compile:
                 torch._dynamo.reset()
@@ -184,6 +190,8 @@ def main():
             print(f"{row['layer'][:46]:46} {'add ' if layer.adds else ''}{plan.solver.name:18} {words} "
                   f"ratio {row['ratio']:.2f} errors {errors[0]:.1e} {errors[1]:.1e}", flush=True)
             del layer, fused, apart, plan, sides
+    if not rows:
+        return
     total = {name: sum(row[name] for row in rows) for name in rows[0] if isinstance(rows[0][name], float)
              and name != "ratio"}
     best = min(value for name, value in total.items() if name not in ("fused", "apart"))

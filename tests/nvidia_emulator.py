@@ -147,7 +147,7 @@ def _two_of_word(m: re.Match, o: list[str]) -> str:
 
 
 _KINDS = {"f16": "HALF", "bf16": "BFLOAT", "tf32": "TF32", "s8": "INT8", "e4m3": "E4M3", "e5m2": "E5M2"}
-_NOTHING = r"fence\..*|wgmma\.(?:fence|commit_group|wait_group)\.sync\.aligned|setmaxnreg\..*"
+_NOTHING = r"prefetch\..*|fence\..*|wgmma\.(?:fence|commit_group|wait_group)\.sync\.aligned|setmaxnreg\..*"
 _INSTRUCTIONS: list[tuple[str, Callable[[re.Match, list[str]], str]]] = [
     (_NOTHING, lambda m, o: ""),
     # Barriers

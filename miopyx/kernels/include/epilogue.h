@@ -26,7 +26,7 @@
 
 typedef struct {
 #ifdef FUSED_Z
-    long z; /* bytes from an element of y to that of z */
+    __global const STORAGE(RESULT_TYPE) *z, *y; /* where both begin */
 #endif
 #ifdef BIAS_TYPE
     __global const STORAGE(BIAS_TYPE) *bias;
@@ -41,10 +41,10 @@ typedef struct {
 } mx_epilogue;
 
 #ifdef FUSED_Z
-#define MX_Z_PARAMS , __global const STORAGE(RESULT_TYPE) *fused_z, long fused_z_offset
-#define MX_Z_BEGIN(y, y_offset) \
-    epilogue_.z = (__global const char *)(fused_z + fused_z_offset) - (__global const char *)((y) + (y_offset));
-#define OLD_RESULT(T, p) ((__global const STORAGE(T) *)((__global const char *)(p) + epilogue->z))
+/* No work-item reads another's z: where z is y each element is read before it is written, whatever restrict says. */
+#define MX_Z_PARAMS , __global const STORAGE(RESULT_TYPE) *restrict fused_z, long fused_z_offset
+#define MX_Z_BEGIN(Y, y_offset) epilogue_.z = fused_z + fused_z_offset, epilogue_.y = (Y) + (y_offset);
+#define OLD_RESULT(T, p) (epilogue->z + ((p) - epilogue->y))
 #else
 #define MX_Z_PARAMS
 #define MX_Z_BEGIN(y, y_offset)

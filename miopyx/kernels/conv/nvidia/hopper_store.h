@@ -8,6 +8,18 @@
  * whatever they are.  Expects mx_image_of(pixel, problem), too.
  * With an epilogue sums are scaled and, but for SCALED, finished before, unless there is a z: that is added here.
  */
+#if !SCALED
+static inline float mx_widen(ushort bits)
+{
+#if MX_TYPE(X_TYPE) == MX_TYPE_half
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+#else
+    return as_float((uint)bits << 16);
+#endif
+}
+#endif
 #include "conv/nvidia/epilogue.h"
 #if defined(FUSED_Z) || SCALED && defined(EPILOGUE)
 #define MX_STORE_PARAMS , const mx_epilogue *const epilogue, long group_filter
@@ -133,17 +145,6 @@ static inline uint4 mx_shift(uint4 run, ushort last)
                    run.w >> 16 | (uint)last << 16);
 }
 
-static inline float mx_widen(ushort bits)
-{
-#if MX_TYPE(X_TYPE) == MX_TYPE_half
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-    return value;
-#else
-    return as_float((uint)bits << 16);
-#endif
-}
-
 /* Inlined twice, so that what usually runs is short: `plain` says that alpha is 1, beta 0 and y aligned. */
 static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int m0, int n0, const MX_PROBLEM *g,
                                  float alpha, float beta, bool plain, int warpgroup MX_STORE_PARAMS)
@@ -156,24 +157,55 @@ static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int 
         const int r = row + i / 2 * 64 + i % 2 * 8;
         row_at[i] = CHANNELS_LAST ? mx_pixel_in_y(m0 + r, g) : mx_filter_in_y(n0 + r, g);
     }
+#ifdef FUSED_Z
+/* What there is of z at column j of each row, zeros where nothing is read at once. */
+#define MX_TAKE_OLD(to, j)                                                                                     \
+    _Pragma("unroll") for (int i_ = 0; i_ < 2 * WG_ROWS; i_++)                                                 \
+    {                                                                                                          \
+        (to)[i_].all = (uint4)(0, 0, 0, 0);                                                                    \
+        _Pragma("unroll") for (int l_ = 0; l_ < 8 / VEC; l_++)                                                 \
+        {                                                                                                      \
+            const int at_ = COLUMN_AT((j) * 2 + (lane & 3) * 8 + l_ * VEC);                                    \
+            if (beta != 0 && wide && row_at[i_] >= 0 && at_ >= 0)                                              \
+                (to)[i_].vectors[l_] = *(__global const VECTOR *)(OLD_RESULT(X_TYPE, y) + row_at[i_] + at_);   \
+        }                                                                                                      \
+    }
+#endif
 #define COLUMN_AT(n) (CHANNELS_LAST ? mx_filter_in_y(n0 + (n), g) : mx_pixel_in_y(m0 + (n), g))
     const bool wide = plain || (((ulong)y | (ulong)OLD_RESULT(X_TYPE, y)) & (2 * VEC - 1)) == 0, scaled = !plain;
+#ifdef FUSED_Z
+    /* Those of the next columns are under way while these are stored. */
+    mx_run next[2 * WG_ROWS];
+    MX_TAKE_OLD(next, 0)
+#endif
 #pragma unroll
     for (int j = 0; j < WN / 2; j += 16) { /* 32 columns, of which four neighbouring lanes have each 4 pairs */
         int at[8 / VEC]; /* VEC divides the filters, or the pixels of an image */
 #pragma unroll
         for (int l = 0; l < 8 / VEC; l++)
             at[l] = COLUMN_AT(j * 2 + (lane & 3) * 8 + l * VEC);
+#ifdef FUSED_Z
+        mx_run now[2 * WG_ROWS];
+#pragma unroll
+        for (int i = 0; i < 2 * WG_ROWS; i++)
+            now[i] = next[i];
+        if (j + 16 < WN / 2)
+            MX_TAKE_OLD(next, j + 16)
+#endif
 #pragma unroll
         for (int i = 0; i < 2 * WG_ROWS; i++) {
             float *sum = sums[i / 2] + j + i % 2 * 2;
             mx_run run;
             if (scaled) {
+#ifdef FUSED_Z
+                run = now[i];
+#else
                 run.all = (uint4)(0, 0, 0, 0);
 #pragma unroll
                 for (int l = 0; l < 8 / VEC; l++)
                     if (beta != 0 && wide && row_at[i] >= 0 && at[l] >= 0)
-                        run.vectors[l] = *(__global const VECTOR *)(OLD_RESULT(X_TYPE, y) + row_at[i] + at[l]);
+                        run.vectors[l] = *(__global const VECTOR *)(y + row_at[i] + at[l]);
+#endif
                 if (beta != 0 && !wide && row_at[i] >= 0)
 #pragma unroll 1
                     for (int e = 0; e < 8; e++) {
@@ -213,4 +245,25 @@ static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int 
         }
     }
 }
+
+#ifdef FUSED_Z
+/* Lets the L2 have a tile's z before its sums are there. */
+static inline void mx_prefetch_tile(__global ushort *y, int m0, int n0, const MX_PROBLEM *g, int warpgroup,
+                                    const mx_epilogue *const epilogue)
+{
+    const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
+    const int row = warpgroup * WG_ROWS * 64 + (warp & 3) * 16 + (lane >> 2);
+#pragma unroll
+    for (int i = 0; i < 2 * WG_ROWS; i++) {
+        const int r = row + i / 2 * 64 + i % 2 * 8;
+        const int row_at = CHANNELS_LAST ? mx_pixel_in_y(m0 + r, g) : mx_filter_in_y(n0 + r, g);
+#pragma unroll
+        for (int j = 0; j < WN / 2; j += 16) {
+            const int at = COLUMN_AT(j * 2 + (lane & 3) * 8);
+            if (row_at >= 0 && at >= 0)
+                MX_PREFETCH(OLD_RESULT(X_TYPE, y) + row_at + at);
+        }
+    }
+}
+#endif
 #endif

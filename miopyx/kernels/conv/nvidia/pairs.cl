@@ -202,33 +202,52 @@ static inline float mx_exactly(__global const float *X, __global const float *W,
 #ifdef EPILOGUE
 #define MX_PLAIN_PARAMS , EPILOGUE_PARAMS
 #define MX_PLAIN_ARGS , EPILOGUE_ARGS
-/* A pair, with that of z. */
-static inline float2 mx_final_pair(float a, float b, __global const float *y, EPILOGUE_PARAMS)
-{
-    float2 pair = (float2)(a, b);
-    if (beta != 0)
-        pair += beta * *(__global const float2 *)OLD_RESULT(float, y);
-    return (float2)(FINAL_RESULT(pair.x), FINAL_RESULT(pair.y));
-}
 #else
 #define MX_PLAIN_PARAMS
 #define MX_PLAIN_ARGS
-#define mx_final_pair(a, b, ...) (float2)(a, b)
 #endif
 
 /* The usual way, and short: pairs of neighbours without alpha and beta.  `below`: elements to the row 8 down. */
 static inline void mx_store_plainly(const float *sums, __local const int *places, __global float *y,
                                     int below MX_PLAIN_PARAMS)
 {
+#ifdef EPILOGUE
+#define Z_TOGETHER 4 /* pairs of pairs of z that are read before the first is needed */
+#pragma unroll
+    for (int first = 0; first < COLUMNS / 2; first += 4 * Z_TOGETHER) {
+        int place[Z_TOGETHER];
+        float2 z[Z_TOGETHER][2];
+#pragma unroll
+        for (int l = 0; l < Z_TOGETHER; l++) {
+            place[l] = places[first * 2 + l * 8];
+            z[l][0] = z[l][1] = (float2)(0, 0);
+            if (beta != 0 && place[l] >= 0) {
+                __global const float *from = OLD_RESULT(float, y) + place[l];
+                z[l][0] = *(__global const float2 *)from, z[l][1] = *(__global const float2 *)(from + below);
+            }
+        }
+#pragma unroll
+        for (int l = 0; l < Z_TOGETHER; l++)
+#pragma unroll
+            for (int row = 0; row < 2; row++) {
+                const float *sum = sums + first + l * 4 + row * 2;
+                const float2 pair = (float2)(sum[0], sum[1]) + beta * z[l][row];
+                if (place[l] >= 0)
+                    *(__global float2 *)(y + place[l] + row * below) =
+                        (float2)(FINAL_RESULT(pair.x), FINAL_RESULT(pair.y));
+            }
+    }
+#else
 #pragma unroll
     for (int j = 0; j < COLUMNS / 2; j += 4) {
         const int2 place = *(__local const int2 *)(places + j * 2);
         if (place.x < 0)
             continue;
         __global float *to = y + place.x;
-        *(__global float2 *)to = mx_final_pair(sums[j], sums[j + 1], to, EPILOGUE_ARGS);
-        *(__global float2 *)(to + below) = mx_final_pair(sums[j + 2], sums[j + 3], to + below, EPILOGUE_ARGS);
+        *(__global float2 *)to = (float2)(sums[j], sums[j + 1]);
+        *(__global float2 *)(to + below) = (float2)(sums[j + 2], sums[j + 3]);
     }
+#endif
 }
 
 static inline void mx_store(const float *sums, __local const int *places, __global float *y, int below, int rows,
@@ -428,6 +447,18 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
             for (int slice = 0; slice < slices_all; slice++) {
                 float slice_sums[COLUMNS / 2];
                 mx_barrier_wait(full + 8 * stage, parity);
+#ifdef FUSED_Z
+                if (slice == 0 && beta != 0 && (lane & 3) == 0) /* 32 bytes of a row of pixels together */
+#pragma unroll
+                    for (int j = 0; j < COLUMNS / 2; j += 4) {
+                        const int place = places[slot][column0 + j * 2];
+                        if (place >= 0 && k0 < g.filters) {
+                            MX_PREFETCH(OLD_RESULT(float, y) + place + (long)k0 * g.y_c);
+                            if (k0 + 8 < g.filters)
+                                MX_PREFETCH(OLD_RESULT(float, y) + place + (long)(k0 + 8) * g.y_c);
+                        }
+                    }
+#endif
                 const uint at = stage * STAGE_BYTES >> 4;
                 MX_MULTIPLY_PAIRS(WGMMA, slice_sums, COLUMNS / 2, a_hi + at, a_hi + at + (BLOCK_BYTES >> 4), b_hi + at,
                                   b_hi + at + (BP * ROW_BYTES >> 4));

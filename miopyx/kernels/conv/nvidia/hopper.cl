@@ -420,17 +420,6 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             mx_wg_matrix((CHANNELS_LAST ? filters_at : pixels_at) + column0 * ROW_BYTES, BLOCK_BYTES);
         int turns = role; /* the very first tile waits for no one */
         int stage = 0, parity = 0, skip = PING_PONG && role == 1 ? SLICES(mx_tile(get_group_id(0), &order)) : 0;
-#if defined(FUSED_Z) && !SCALED
-#define MX_PREFETCH_Z(tile)                                                                                   \
-    if (beta != 0 && (tile) < tiles) {                                                                        \
-        const mx_nv_tile of = mx_tile(tile, &order);                                                          \
-        mx_prefetch_tile(Y + of.phase.y_first + (long)of.group * g.y_g, of.m0 + (CHANNELS_LAST ? 0 : column0), \
-                         of.n0 + (CHANNELS_LAST ? column0 : 0), &MX_GIVEN, warpgroup, epilogue);              \
-    }
-#else
-#define MX_PREFETCH_Z(tile)
-#endif
-        MX_PREFETCH_Z(get_group_id(0) + (PING_PONG ? role * get_num_groups(0) : 0))
         for (int tile = get_group_id(0) + (PING_PONG ? role * get_num_groups(0) : 0); tile < tiles;
              tile += (PING_PONG ? 2 : 1) * get_num_groups(0)) {
             while (skip >= STAGES)
@@ -443,6 +432,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             float sums[WG_ROWS][WN / 2];
             MX_EACH_SUM_OF_GROUP(i, j)
                 sums[i][j] = 0;
+#if defined(FUSED_Z) && !SCALED /* a tile ahead it was slower */
+            if (beta != 0)
+                mx_prefetch_tile(Y + own.phase.y_first + (long)own.group * g.y_g,
+                                 own.m0 + (CHANNELS_LAST ? 0 : column0), own.n0 + (CHANNELS_LAST ? column0 : 0),
+                                 &MX_GIVEN, warpgroup, epilogue);
+#endif
             uint before = 0;
             if (PING_PONG && turns > 0)
                 mx_barrier_wait(turn + 8 * role, turns - 1 & 1);
@@ -458,7 +453,6 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                        ? SLICES(mx_tile(tile + get_num_groups(0), &order)) : 0;
             MX_EACH_SUM_OF_GROUP(i, j)
                 MX_WG_HOLD(sums[i][j]);
-            MX_PREFETCH_Z(tile + (PING_PONG ? 2 : 1) * (int)get_num_groups(0))
 
             __global MX_STORED *y = Y + own.phase.y_first + (long)own.group * g.y_g;
             const int m0 = own.m0 + (CHANNELS_LAST ? 0 : column0), n0 = own.n0 + (CHANNELS_LAST ? column0 : 0);

@@ -14,6 +14,13 @@ static inline ulong mx_wg_matrix(uint shared, uint leading)
     return (ulong)(shared >> 4 & 0x3fff) | (ulong)(leading >> 4 & 0x3fff) << 16 | (ulong)(1024 >> 4) << 32 | 1ul << 62;
 }
 
+/* Likewise of rows of 32, 64 or 128 bytes of the summed axis, next to each other, 8 of them at a multiple of their size:
+ * chunks of 16 bytes are swapped as in rows of 128 bytes, within their own row. */
+static inline ulong mx_wg_narrow(uint shared, int row_bytes)
+{
+    return (ulong)(shared >> 4 & 0x3fff) | (ulong)(row_bytes >> 1) << 32 | (row_bytes == 128 ? 1ul : row_bytes == 64 ? 2ul : 3ul) << 62;
+}
+
 #define MX_WG_FENCE() asm volatile("//@wgmma.fence.sync.aligned;" ::: "memory")
 #define MX_WG_COMMIT() asm volatile("//@wgmma.commit_group.sync.aligned;" ::: "memory")
 #define MX_WG_WAIT(groups) asm volatile("//@wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory")

@@ -23,6 +23,10 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
         int images, rows, pitch
         int low, span
         int tiles, group_tiles
+        int planes, taps_d, remainders_h, remainders_w
+        int d, step_d, first_d, tap_d
+        int x_d, w_d, y_d
+        mx_divisor by_planes
 
     ctypedef struct mx_nv_tile_sum:
         int channels, taps_w
@@ -98,8 +102,13 @@ CHOICES[T128X128_RESIDENT] = choice_t(128, 128, 1, 1, 0.35, 0.95)
 # How conv/nvidia/hopper_rows.cl goes through positions, pixels with their padding.
 cdef struct rows_t:
     bint used, local_epilogue                # see LOCAL_EPILOGUE
+    bint turned                              # w is transposed and turned, see W_TRANSPOSED
     int64_t rows, pitch, low, span           # see the kernel
     int64_t filters, depths, blocks          # BF, DEPTHS and BLOCKS
+    int64_t channels, positions              # CHANNELS and BP
+    int64_t unit, stages                     # UNIT, zero where all taps are in one plane without a stride; STAGES
+    bint kept                                # see KEPT
+    int64_t units, planes, tiles             # units of a tile, planes of y, tiles in all
 
 
 cdef int64_t _side(int64_t x, int64_t y, int64_t first, int64_t last) noexcept nogil:
@@ -107,54 +116,109 @@ cdef int64_t _side(int64_t x, int64_t y, int64_t first, int64_t last) noexcept n
     return max(x + max(0, -first, y - 1 + last - (x - 1)), y)
 
 
-cdef rows_t _rows_of(const roles_t* r, const mx_nv_conv* g) noexcept nogil:
+cdef int64_t _remainders(int64_t taps, int64_t step, int64_t tap) noexcept nogil:
+    """Of the places that an axis' taps have by its stride, 1 or 2."""
+    return 2 if step == 2 and tap % 2 and taps > 1 else 1
+
+
+cdef int64_t _half(int64_t place, int64_t step) noexcept nogil:
+    return place if step == 1 else (place - (place & 1)) // 2
+
+
+cdef rows_t _rows_of(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g) noexcept nogil:
     cdef rows_t o
-    cdef int64_t image = g.p * g.q, h0, h1, w0, w1, w_bytes, position = 128, mirrored = 1, most = 24
+    cdef bint deep = g.p >> 16 != 0
+    cdef int64_t rows = g.p & 0xffff if deep else g.p, image = rows * g.q, images = p.x.len[0], position = 128
+    cdef int64_t h = g.h & 0xffff if deep else g.h, taps_h = g.taps_h & 0xffff if deep else g.taps_h
+    cdef int64_t tap_h = <short> g.tap_h if deep else g.tap_h, first_h = <short> g.first_h if deep else g.first_h
+    cdef int64_t step_h = <short> g.step_h if deep else g.step_h, h0, h1, w0, w1, mirrored = 1, most = 24, left
+    cdef int64_t taps_d = g.taps_h >> 16 if deep else 1, taps = taps_d * taps_h * g.taps_w
     memset(&o, 0, sizeof(o))
-    if g.filters == 1 or g.filters > 64 or g.groups != 1 or g.p >> 16:
+    if g.filters == 1 or g.filters > 64 or g.groups != 1:
         return o
     o.local_epilogue = g.y_c != 1 and not r.scaled
-    o.filters = 32 if g.filters <= 32 and not r.w_transposed else 64
+    o.turned = r.w_transposed and g.filters <= 32
+    o.filters = 32 if g.filters <= 32 else 64
+    o.channels, o.positions, o.planes = 64, 256, g.p >> 16 if deep else 1
     if r.narrow.used:
         if not r.narrow.whole_rows:
             return o
         o.rows, o.pitch = r.narrow.rows, r.narrow.chunks
-        o.span = r.narrow.span
+        o.span, o.depths = r.narrow.span, ceil_div(g.taps_h * g.reduced, 64)
         position, mirrored, most = 16 * r.narrow.planes, 2, 32
     else:
-        if (g.step_h != 1 or g.step_w != 1 or g.reduced != 64 or g.channels != 64 or g.taps_h * g.taps_w < 2
-                or r.x_pixels):
+        o.channels = 16 if g.reduced <= 16 else 32 if g.reduced <= 32 else 64
+        if (taps < 2 or r.x_pixels or g.reduced > 64 or 4 * g.reduced < 3 * o.channels or max(step_h, g.step_w) > 2
+                or r.scaled and (deep or o.channels != 64 or max(step_h, g.step_w) > 1)
+                or deep and p.direction == MX_BACKWARD_DATA and max(p.step[0], p.step[1], p.step[2]) > 1):
             return o
-        h0, w0 = min(0, (g.taps_h - 1) * g.tap_h) + g.first_h, min(0, (g.taps_w - 1) * g.tap_w) + g.first_w
-        h1, w1 = max(0, (g.taps_h - 1) * g.tap_h) + g.first_h, max(0, (g.taps_w - 1) * g.tap_w) + g.first_w
-        o.rows, o.pitch = _side(g.h, g.p, h0, h1), _side(g.w, g.q, w0, w1)
+        h0, h1 = _half(min(0, (taps_h - 1) * tap_h) + first_h, step_h), _half(max(0, (taps_h - 1) * tap_h) + first_h,
+                                                                            step_h)
+        w0 = _half(min(0, (g.taps_w - 1) * g.tap_w) + g.first_w, g.step_w)
+        w1 = _half(max(0, (g.taps_w - 1) * g.tap_w) + g.first_w, g.step_w)
+        o.rows, o.pitch = _side(ceil_div(h, step_h), rows, h0, h1), _side(ceil_div(g.w, g.step_w), g.q, w0, w1)
         o.low = h0 * o.pitch + w0
         o.span = h1 * o.pitch + w1 - o.low
-    o.depths = ceil_div(g.taps_h * g.taps_w * g.reduced, 64)
-    w_bytes = o.depths * o.filters * 128
-    o.blocks = min(most, (LOCAL_BYTES - w_bytes - (512 * o.filters if o.local_epilogue else 0)) // (64 * position)
-                   - mirrored)
-    o.used = r.narrow.used or (o.blocks >= (255 + o.span) // 64 + 5 and o.rows * o.pitch <= 1.25 * image
-                               and (g.pixels // image + 1) * o.rows * o.pitch < INT_LIMIT)
+        o.depths = ceil_div(taps * o.channels, 64)
+        position = 2 * o.channels
+        o.units = taps_d * _remainders(taps_h, step_h, tap_h) * _remainders(g.taps_w, g.step_w, g.tap_w)
+    left = LOCAL_BYTES - o.depths * o.filters * 128 - (512 * o.filters if o.local_epilogue else 0)
+    if deep or max(step_h, g.step_w) > 1 and not r.narrow.used:
+        # A tile that goes on from plane to plane, if there is room, else one that copies each of its units.
+        o.kept = deep and step_h == 1 and g.step_w == 1 and g.step_h >> 16 == 1 and abs(g.tap_h >> 16) == 1
+        while True:
+            o.unit = ceil_div(o.positions + o.span, 64)
+            o.stages = min(8, left // (o.unit * 64 * position))
+            if not o.kept or o.stages > o.units:
+                break
+            o.kept, o.positions = o.positions == 256, 128 if o.positions == 256 else 256
+        o.used = o.stages >= 2 and taps <= 128
+    else:
+        o.blocks = min(most, left // (64 * position) - mirrored)
+        o.used = r.narrow.used or o.blocks >= (255 + o.span) // 64 + 5
+    o.tiles = ceil_div(images * o.rows * o.pitch, o.positions) * o.planes
+    o.used = o.used and (r.narrow.used or o.rows * o.pitch <= 1.25 * image
+                         and (o.unit == 0 or o.tiles * o.positions <= 1.4 * images * image * o.planes)
+                         and (images + 1) * o.rows * o.pitch < INT_LIMIT)
     return o
 
 
 cdef Step _multiply_rows(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, const rows_t* o):
-    cdef int64_t units = max(1, dev.compute_units), images = g.pixels // (g.p * g.q)
-    cdef int64_t tiles = ceil_div(images * o.rows * o.pitch, 256), each = ceil_div(tiles, units)
+    cdef int64_t units = max(1, dev.compute_units), each = ceil_div(o.tiles, units), threads = 2 * o.positions + 128
     cdef list args = list(operand_args(r, g))
     cdef mx_nv_rows rows
+    memset(&rows, 0, sizeof(rows))
     rows.conv = g[0]
+    rows.taps_d = rows.planes = rows.d = rows.step_d = rows.tap_d = 1
+    if g.p >> 16:
+        rows.planes, rows.taps_d, rows.d, rows.step_d = g.p >> 16, g.taps_h >> 16, g.h >> 16, g.step_h >> 16
+        rows.conv.p, rows.conv.taps_h, rows.conv.h = g.p & 0xffff, g.taps_h & 0xffff, g.h & 0xffff
+        rows.conv.step_h, rows.conv.first_h, rows.conv.tap_h = <short> g.step_h, <short> g.first_h, <short> g.tap_h
+        rows.first_d, rows.tap_d = g.first_h >> 16, g.tap_h >> 16
+        rows.x_d, rows.y_d = g.x_h * <int> plane_rows(r.x), g.y_h * <int> plane_rows(r.y)
+        rows.w_d = g.w_h * rows.conv.taps_h
+        if rows.tap_d < 0:
+            # Units are kept from plane to plane, of which the next tile's last is new.
+            rows.conv.w_first += (rows.taps_d - 1) * rows.w_d
+            rows.first_d += (rows.taps_d - 1) * rows.tap_d
+            rows.w_d, rows.tap_d = -rows.w_d, -rows.tap_d
+    rows.remainders_h = <int> _remainders(rows.conv.taps_h, rows.conv.step_h, rows.conv.tap_h)
+    rows.remainders_w = <int> _remainders(g.taps_w, g.step_w, g.tap_w)
+    rows.by_planes = divisor(rows.planes)
     rows.conv.by_image, rows.conv.by_row = divisor(o.rows * o.pitch), divisor(o.pitch)
-    rows.images, rows.rows, rows.pitch = <int> images, <int> o.rows, <int> o.pitch
-    rows.low, rows.span, rows.tiles, rows.group_tiles = <int> o.low, <int> o.span, <int> tiles, <int> each
+    rows.images, rows.rows, rows.pitch = <int> p.x.len[0], <int> o.rows, <int> o.pitch
+    rows.low, rows.span, rows.tiles, rows.group_tiles = <int> o.low, <int> o.span, <int> o.tiles, <int> each
     args[3] = struct_arg(&rows, sizeof(rows))
+    if o.unit:
+        ring = {"UNIT": o.unit, "KEPT": int(o.kept), "STAGES": o.stages, "BP": o.positions}
+    else:
+        ring = {"CHUNKS": r.narrow.taps if r.narrow.used else 0, "PLANES": r.narrow.planes if r.narrow.used else 1,
+                "BLOCKS": o.blocks}
     spec = KernelSpec(
         "conv/nvidia/hopper_rows.cl", "conv_nvidia_hopper_rows", SM_90A=1, X_TYPE=_multiplied(p),
-        VEC=_widest(r, g, True), BF=o.filters, CHUNKS=r.narrow.taps if r.narrow.used else 0,
-        PLANES=r.narrow.planes if r.narrow.used else 1, BLOCKS=o.blocks, DEPTHS=o.depths,
-        W_TRANSPOSED=int(r.w_transposed), LOCAL_EPILOGUE=int(o.local_epilogue), **_scaled(r.scaled))
-    return Step(spec, tuple(args) + _roots(r), (ceil_div(tiles, each) * 640,), (640,))
+        VEC=_widest(r, g, True), BF=o.filters, CHANNELS=o.channels, DEPTHS=o.depths,
+        W_TRANSPOSED=int(r.w_transposed), LOCAL_EPILOGUE=int(o.local_epilogue), **ring, **_scaled(r.scaled))
+    return Step(spec, tuple(args) + _roots(r), (ceil_div(o.tiles, each) * threads,), (threads,))
 
 
 cdef bint is_flat(const mx_nv_conv* g) noexcept nogil:
@@ -231,10 +295,9 @@ cdef void count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, m
     cdef int64_t units = max(1, dev.compute_units), tiles
     t.launch += 1
     if phases == 1:
-        whole = _rows_of(r, g)
+        whole = _rows_of(p, r, g)
         if whole.used:
-            tiles = ceil_div(g.pixels // (g.p * g.q) * whole.rows * whole.pitch, 256)
-            tiles = ceil_div(tiles, units)
+            tiles = ceil_div(whole.tiles * whole.positions // 256, units)
             t.row_positions += tiles
             t.row_depths += tiles * whole.depths
             return
@@ -302,7 +365,7 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
     """One launch; of `phases` with equal grids those with most taps come first."""
     cdef rows_t whole
     if phases == 1:
-        whole = _rows_of(r, g)
+        whole = _rows_of(p, r, g)
         if whole.used:
             return _multiply_rows(dev, p, r, g, &whole)
     cdef bint last = g.y_c == 1 and g.filters > 1

@@ -104,16 +104,16 @@ ROWS = {
     "48 channels": (conv_case(2, 48, 56, (20, 19), (3, 3), (1, 1)), {"CHANNELS": 64}),
     "stride": (conv_case(2, 32, 64, (40, 47), (3, 3), (1, 1), (2, 2)), {"UNIT": None, "KEPT": 0}),
     "stride down, 64 channels": (conv_case(2, 64, 32, (40, 21), (3, 3), (1, 1), (2, 1)), {"CHANNELS": 64, "KEPT": 0}),
-    "stride across, dilation": (conv_case(2, 16, 64, (20, 44), (3, 4), (2, 3), (1, 2), (2, 3)), {"KEPT": 0}),
-    "volume": (conv_case(1, 32, 64, (6, 21, 23), (3, 3, 3), (1, 1, 1)), {"CHANNELS": 32, "KEPT": 1}),
+    "stride across, dilation": (conv_case(2, 16, 64, (40, 94), (3, 4), (2, 3), (1, 2), (2, 3)), {"KEPT": 0}),
+    "volume": (conv_case(2, 32, 64, (6, 21, 23), (3, 3, 3), (1, 1, 1)), {"CHANNELS": 32, "KEPT": 1}),
     "volumes to 32": (conv_case(2, 32, 32, (5, 20, 22), (3, 3, 3), (1, 1, 1)), {"CHANNELS": 32, "BF": 32, "KEPT": 1}),
     "volumes of 16 channels": (conv_case(2, 16, 16, (6, 19, 21), (3, 3, 3), (1, 1, 1)), {"CHANNELS": 16, "KEPT": 1}),
-    "volumes of 64 channels": (conv_case(1, 64, 32, (5, 22, 21), (3, 3, 3), (1, 1, 1)), {"CHANNELS": 64, "KEPT": 0}),
-    "long rows of volumes": (conv_case(1, 32, 64, (4, 12, 200), (3, 3, 3), (1, 1, 1)), {"BP": 128, "KEPT": 1}),
+    "volumes of 64 channels": (conv_case(1, 64, 32, (3, 41, 62), (3, 3, 3), (1, 1, 1)), {"CHANNELS": 64, "KEPT": 0}),
+    "long rows of volumes": (conv_case(1, 32, 64, (3, 9, 110), (3, 3, 3), (1, 1, 1)), {"BP": 128, "KEPT": 1}),
     "strides of volumes": (conv_case(1, 32, 64, (9, 40, 43), (3, 3, 3), (1, 1, 1), (2, 2, 2)), {"KEPT": 0}),
     "stride of the depth": (conv_case(1, 32, 40, (9, 21, 23), (2, 3, 3), (1, 0, 1), (3, 1, 1)), {"KEPT": 0}),
-    "dilation of the depth": (conv_case(1, 16, 40, (9, 21, 23), (3, 2, 3), (2, 1, 1), (1, 1, 1), (2, 1, 1)), {"KEPT": 0}),
-    "along the depth": (conv_case(2, 64, 64, (9, 17, 16), (3, 1, 1), (1, 0, 0)), {"CHANNELS": 64, "KEPT": 1}),
+    "dilation of the depth": (conv_case(1, 16, 40, (9, 20, 36), (3, 2, 3), (2, 0, 1), (1, 1, 1), (2, 1, 1)), {"KEPT": 0}),
+    "along the depth": (conv_case(2, 64, 64, (9, 15, 16), (3, 1, 1), (1, 0, 0)), {"CHANNELS": 64, "KEPT": 1}),
     "one tap at a time": (conv_case(2, 32, 64, (7, 40, 41), (3, 1, 1), (1, 0, 0), (1, 2, 2)), {"KEPT": 0}),
 }
 
@@ -204,8 +204,12 @@ def local_memory(file: str, options: str) -> int:
         size += 0 if d["X_TRANSPOSED"] else d["BP"] * 8
         return size + d["LOCAL_EPILOGUE"] * 128 * d["BP"] // d["WG_COLUMNS"]
     if file == "conv/nvidia/hopper_rows.cl":
-        position, mirrored = (16, 2) if d["CHUNKS"] else (128, 1)
+        position, mirrored = (16, 2) if d.get("CHUNKS") else (2 * d["CHANNELS"], 1)
+        if "UNIT" in d:
+            size = d["STAGES"] * (d["UNIT"] * 64 * position + 16) + d["DEPTHS"] * (d["BF"] * 128 + 512 // d["CHANNELS"])
+            return size + d["LOCAL_EPILOGUE"] * d["BP"] // 64 * 128 * d["BF"]
         size = d["PLANES"] * (d["BLOCKS"] + mirrored) * 64 * position + d["DEPTHS"] * d["BF"] * 128 + 16 * d["BLOCKS"]
+        size += 0 if d["CHUNKS"] else d["DEPTHS"] * 512 // d["CHANNELS"]
         return size + d["LOCAL_EPILOGUE"] * 4 * 128 * d["BF"]
     return d["STAGES"] * (d["BM"] // 64 + -(-d["BN"] // 64)) * 64 * 128 + 16 * d["STAGES"]
 

@@ -38,7 +38,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
 cdef enum:
     WEIGHT_TILES = 8
     MOST_TAPS = 15         # either way: a bit for each; or 30 of one row, see LONG_TAPS of conv/nvidia/hopper.h
-    CHOICES_COUNT = 11
+    CHOICES_COUNT = 12
     SLICE = 64             # numbers of 16 bits of a slice
     LOCAL_BYTES = 225000   # likewise for the rings of conv/nvidia/hopper_rows.cl
     CACHED = 40000000      # bytes of x and dy that the L2 keeps
@@ -84,6 +84,7 @@ cdef enum:
     T64X256_RESIDENT
     T64X128_RESIDENT
     T128X128_RESIDENT
+    T128X64_RESIDENT
 
 cdef choice_t[CHOICES_COUNT] CHOICES
 CHOICES[T128X256] = choice_t(128, 256, 0, 0, 0.79, 1.5)
@@ -97,6 +98,7 @@ CHOICES[T192X128] = choice_t(192, 128, 0, 0, 0.55, 2.6)
 CHOICES[T64X256_RESIDENT] = choice_t(64, 256, 1, 1, 0.22, 0.9)
 CHOICES[T64X128_RESIDENT] = choice_t(64, 128, 1, 1, 0.20, 0.35)
 CHOICES[T128X128_RESIDENT] = choice_t(128, 128, 1, 1, 0.35, 0.95)
+CHOICES[T128X64_RESIDENT] = choice_t(128, 64, 1, 1, 0.25, 0.6)
 
 
 # How conv/nvidia/hopper_rows.cl goes through positions, pixels with their padding.
@@ -162,8 +164,9 @@ cdef rows_t _rows_of(const mx_conv_problem* p, const roles_t* r, const mx_nv_con
         o.depths = ceil_div(taps * o.channels, 64)
         position = 2 * o.channels
         o.units = taps_d * _remainders(taps_h, step_h, tap_h) * _remainders(g.taps_w, g.step_w, g.tap_w)
-    left = LOCAL_BYTES - o.depths * o.filters * 128 - (512 * o.filters if o.local_epilogue else 0)
+    left = -o.depths * o.filters * 128 - (512 * o.filters if o.local_epilogue else 0)
     if deep or max(step_h, g.step_w) > 1 and not r.narrow.used:
+        left += GROUP_BYTES - o.depths * 64 // o.channels * 8
         # A tile that goes on from plane to plane, if there is room, else one that copies each of its units.
         o.kept = deep and step_h == 1 and g.step_w == 1 and g.step_h >> 16 == 1 and abs(g.tap_h >> 16) == 1
         while True:
@@ -174,7 +177,7 @@ cdef rows_t _rows_of(const mx_conv_problem* p, const roles_t* r, const mx_nv_con
             o.kept, o.positions = o.positions == 256, 128 if o.positions == 256 else 256
         o.used = o.stages >= 2 and taps <= 128
     else:
-        o.blocks = min(most, left // (64 * position) - mirrored)
+        o.blocks = min(most, (LOCAL_BYTES + left) // (64 * position) - mirrored)
         o.used = r.narrow.used or o.blocks >= (255 + o.span) // 64 + 5
     o.tiles = ceil_div(images * o.rows * o.pitch, o.positions) * o.planes
     o.used = o.used and (r.narrow.used or o.rows * o.pitch <= 1.25 * image
@@ -251,6 +254,8 @@ cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int pha
         if (i == T256X64) != shared:
             continue
         if CHOICES[i].resident and (g.groups > 1 or phases > 1 or slices == 0 or not last):
+            continue
+        if i == T128X64_RESIDENT and (g.p >> 16 == 0 or g.filters > 64):
             continue
         if i == T128X128_RESIDENT and r.w_transposed or i == T192X256 and (r.x_pixels == 4 or local_epilogue):
             continue  # too long an end, too many addresses, columns that are no power of two
@@ -949,7 +954,9 @@ cdef Step multiply_weights(const mx_conv_problem* p, const split_k_t* s, const m
         FLAT=int(not s.contiguous_pixels and is_flat(g) and g.y_h == g.q * g.y_w and g.y_n == g.p * g.y_h),
         DILATED=int(g.p >> 16 == 0 and (g.tap_h != 1 or g.tap_w != 1)),
         X_THROUGH_L1=int(s.narrow.used), **_direct(s), **axes_of(g), **_long_taps(g), **TILE_DEFINES[s.tile])
-    args = split_k_args(s, g)
+    # Where taps along the depth read planes again, groups go through them together, so that the L2 has them.
+    step = s.splits if g.taps_h >> 16 > 1 and s.splits > 1 and not s.contiguous_pixels else 1
+    args = split_k_args(s, g) + (Arg.int32(step),)
     if not _adds_up(s):
         args = args[:2] + (Arg.slot_of(SLOT_W, 2),) + args[3:]  # there are no partial sums
     if g.p >> 16:

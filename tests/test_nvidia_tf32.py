@@ -5,6 +5,7 @@ The solvers need wgmma; other devices skip their tests.  Inputs, bounds and pois
 
 from __future__ import annotations
 
+import copy
 import math
 import pickle
 
@@ -167,6 +168,61 @@ def test_every_tile_of_weights(gpu, host, rng, name):
             check(gpu, example, 2, solver, rng, config)
             tiles.add(config)
     assert len(tiles) >= 6 if name == "all tiles" else len(tiles) >= 1
+
+
+def random_weights(rng):
+    """Return a convolution that NvMmaTf32Wrw takes, of one to three axes, and its layout."""
+    def one_of(*values):
+        return values[int(rng.integers(len(values)))]
+
+    axes, groups = one_of(1, 2, 2, 3), one_of(1, 1, 1, 2, 3)
+    longest = {1: (1, 2, 3, 15), 2: (1, 1, 2, 3, 5, 15), 3: (1, 1, 2, 3)}[axes]
+    filter, stride, dilation = ([one_of(*some) for _ in range(axes)] for some in (longest, (1, 1, 2, 3), (1, 1, 2, 3)))
+    pad = [one_of(0, (f - 1) * d // 2, f * d, f) for f, d in zip(filter, dilation, strict=True)]
+    lens = [max(1, (f - 1) * d + 1 - 2 * p) + int(rng.integers(0, 70 if axes == 1 else 12 if axes == 2 else 5))
+            for f, d, p in zip(filter, dilation, pad, strict=True)]
+    case = conv_case(one_of(1, 2, 5, 33), groups * 4 * int(rng.integers(1, 20)), groups * 4 * int(rng.integers(1, 40)),
+                     tuple(lens), tuple(filter), tuple(pad), tuple(stride), tuple(dilation), groups)
+    return case, one_of("channels last", "channels last", "channels last with gaps")
+
+
+@pytest.mark.parametrize("number", range(30))
+def test_random_weights(gpu, host, rng, number):
+    """By each tile, from any address; with huge and tiny numbers; with Inf and NaN of any bits in both inputs."""
+    solver = registry.BY_NAME["NvMmaTf32Wrw"]
+    case, layout = random_weights(rng)
+    example = allowed(Example(case, "float32", layout, rng, host, shift=number % 4, copied=True))
+    if layout.endswith("gaps"):  # of three floats behind the channels: the next pixel begins at no multiple of four
+        example.desc = [TensorDescriptor("float32", d.lens, tuple(up(s, 4) if s > 1 else s for s in d.strides))
+                        for d in example.desc]
+    configs = configurations_of(solver, gpu.device, example.problem(2))
+    check(gpu, example, 2, solver, rng, configs[int(rng.integers(len(configs)))])
+    for data, power in zip(inputs(example, 2), rng.integers(-50, 50, 2), strict=True):
+        data *= np.float32(2.0 ** power)
+    example = reread(example)
+    check(gpu, example, 2, solver, rng)
+    for bits in (0x7F800000, 0xFF800000, 0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF801FFF):
+        for which in (0, 1):
+            marked = reread(example)
+            flat = inputs(marked, 2)[which].reshape(-1)
+            flat[rng.integers(0, flat.size, 2)] = np.uint32(bits).view(np.float32)
+            with np.errstate(invalid="ignore"):
+                want = marked.truth(2)
+            got = marked.run(gpu, 2, solver)
+            assert np.isnan(got[np.isnan(want)]).all(), hex(bits)
+            infinite = np.isinf(want)
+            assert ((got == want) | np.isnan(got))[infinite].all(), hex(bits)
+
+
+def reread(example: Example) -> Example:
+    """A copy with data of its own."""
+    other = copy.copy(example)
+    other.data, other._found = [d.copy() for d in example.data], {}
+    return other
+
+
+def up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
 
 
 def test_what_is_not_channels_last_by_fours(gpu, host, rng):

@@ -100,7 +100,8 @@
 #define SLOTS BLOCKS
 #endif
 #define W_TURNED (W_TRANSPOSED && BF == 32)
-#if W_TRANSPOSED && !W_TURNED
+#define W_IN_PLACE (W_TRANSPOSED && BF == 64) /* rows are channels */
+#if W_IN_PLACE
 #define TRANS "0, 1"
 #define B_STEP (16 * ROW_BYTES) /* bytes to the next 16 numbers of the reduced axis */
 #else
@@ -130,7 +131,7 @@ static inline int mx_filter_in_y(int k, const mx_nv_rows *g)
 #define WN BF
 #define WG_ROWS 1
 #define MX_PROBLEM mx_nv_rows
-#define PERMUTE_FILTERS ((!W_TRANSPOSED || W_TURNED) && !LOCAL_EPILOGUE)
+#define PERMUTE_FILTERS (!W_IN_PLACE && !LOCAL_EPILOGUE)
 #include "conv/nvidia/hopper_store.h"
 #if LOCAL_EPILOGUE
 #include "conv/nvidia/hopper_runs.h"
@@ -260,8 +261,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #else
         const int chunk = i & 7, row = i / 8 % BF, depth = i / (8 * BF);
 #endif
-        const int k = depth * 64 + (W_TRANSPOSED && !W_TURNED ? row : chunk * 8);
-        const int filter = W_TRANSPOSED && !W_TURNED ? chunk * 8 : row;
+        const int k = depth * 64 + (W_IN_PLACE ? row : chunk * 8);
+        const int filter = W_IN_PLACE ? chunk * 8 : row;
 #if CHUNKS
         const int tap = k / g.conv.reduced, c = k - tap * g.conv.reduced, tap_at = tap * g.conv.w_h;
         const bool valid = tap < taps_all && filter < g.conv.filters;

@@ -24,7 +24,7 @@ from solver_checks import (
 )
 
 import miopyx
-from miopyx import ConvolutionDescriptor
+from miopyx import ConvolutionDescriptor, TensorDescriptor
 from miopyx.problem._key import find_key, parse_find_key, parse_perf_key, perf_key
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry

@@ -95,26 +95,21 @@ VOLUMES = {
 }
 
 
-# Where one copy of x in local memory serves many taps: the last words say how, as `rows_of` reads it off the options.
+# Where one copy of x in local memory serves many taps; and options that say how.
 ROWS = {
     "32 channels": (conv_case(3, 32, 64, (19, 23), (3, 3), (1, 1)), {"CHANNELS": 32}),
     "32 channels to 32": (conv_case(2, 32, 32, (21, 31), (3, 3), (1, 1)), {"CHANNELS": 32, "BF": 32}),
     "16 channels": (conv_case(3, 16, 40, (18, 22), (5, 3), (2, 1)), {"CHANNELS": 16}),
     "24 channels": (conv_case(2, 24, 64, (20, 19), (3, 3), (1, 1)), {"CHANNELS": 32}),
     "48 channels": (conv_case(2, 48, 56, (20, 19), (3, 3), (1, 1)), {"CHANNELS": 64}),
-    "stride": (conv_case(2, 32, 64, (40, 47), (3, 3), (1, 1), (2, 2)), {"UNIT": None, "KEPT": 0}),
-    "stride down, 64 channels": (conv_case(2, 64, 32, (40, 21), (3, 3), (1, 1), (2, 1)), {"CHANNELS": 64, "KEPT": 0}),
-    "stride across, dilation": (conv_case(2, 16, 64, (40, 94), (3, 4), (2, 3), (1, 2), (2, 3)), {"KEPT": 0}),
     "volume": (conv_case(2, 32, 64, (6, 21, 23), (3, 3, 3), (1, 1, 1)), {"CHANNELS": 32, "KEPT": 1}),
     "volumes to 32": (conv_case(2, 32, 32, (5, 20, 22), (3, 3, 3), (1, 1, 1)), {"CHANNELS": 32, "BF": 32, "KEPT": 1}),
     "volumes of 16 channels": (conv_case(2, 16, 16, (6, 19, 21), (3, 3, 3), (1, 1, 1)), {"CHANNELS": 16, "KEPT": 1}),
     "volumes of 64 channels": (conv_case(1, 64, 32, (3, 41, 62), (3, 3, 3), (1, 1, 1)), {"CHANNELS": 64, "KEPT": 0}),
-    "long rows of volumes": (conv_case(1, 32, 64, (3, 9, 110), (3, 3, 3), (1, 1, 1)), {"BP": 128, "KEPT": 1}),
-    "strides of volumes": (conv_case(1, 32, 64, (9, 40, 43), (3, 3, 3), (1, 1, 1), (2, 2, 2)), {"KEPT": 0}),
+    "long rows of volumes": (conv_case(1, 32, 64, (3, 9, 110), (3, 3, 3), (1, 1, 1)), {"KEPT": 1}),
     "stride of the depth": (conv_case(1, 32, 40, (9, 21, 23), (2, 3, 3), (1, 0, 1), (3, 1, 1)), {"KEPT": 0}),
     "dilation of the depth": (conv_case(1, 16, 40, (9, 20, 36), (3, 2, 3), (2, 0, 1), (1, 1, 1), (2, 1, 1)), {"KEPT": 0}),
     "along the depth": (conv_case(2, 64, 64, (9, 15, 16), (3, 1, 1), (1, 0, 0)), {"CHANNELS": 64, "KEPT": 1}),
-    "one tap at a time": (conv_case(2, 32, 64, (7, 40, 41), (3, 1, 1), (1, 0, 0), (1, 2, 2)), {"KEPT": 0}),
 }
 
 
@@ -142,9 +137,7 @@ def test_taps_that_share_rows(gpu, host, rng, name, layout, direction):
     if direction == 0:
         steps = SOLVERS[0].solution(gpu.device, problem_of(case, "float16", layout)).steps
         options = next(step.spec.options for step in steps if "hopper_rows" in step.spec.file).split()
-        for option, value in wanted.items():
-            assert any(word.removeprefix("-D") == f"{option}={value}" if value is not None else f"{option}=" in word
-                       for word in options), options
+        assert {f"{option}={value}" for option, value in wanted.items()} <= set(options)
     every_way(gpu, host, rng, case, layout, direction)
 
 

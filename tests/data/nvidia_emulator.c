@@ -484,6 +484,31 @@ static void nv_wgmma(cell *b, int n, int keep, int transposed_a, int transposed_
     wgmma_products(m, n, keep, 16);
     go_on(m);
 }
+/* Likewise of a in registers, words of two numbers as mma.sync has them, and of matrix b. */
+static void nv_wgmma_registers(cell *b, int n, int keep, int transposed_b, int type)
+{
+    static const char what[] = "wgmma of registers";
+    meeting *m = &warpgroups[self->id / WARPGROUP];
+    if (!meet(m, WARPGROUP, self->id % WARPGROUP, what, b))
+        return;
+    const uint64_t of_b = m->operands[0][n / 2 + 4];
+    for (int i = 0; i < WARPGROUP; i++) {
+        if (m->operands[i][n / 2 + 4] != of_b)
+            fail("wgmma: work-items of a warpgroup name different matrices");
+        for (int j = 0; j < 8; j++) {
+            const uint16_t bits = U32(m->operands[i][n / 2 + j / 2]) >> j % 2 * 16;
+            wgmma_left[i / 32 * 16 + i % 32 / 4 + j / 2 % 2 * 8][i % 4 * 2 + j % 2 + j / 4 * 8] =
+                type == HALF ? half_of(bits) : bfloat_of(bits);
+        }
+    }
+    for (int k = 0; k < 16; k++)
+        for (int c = 0; c < n; c++) {
+            const uint16_t bits = *(uint16_t *)wgmma_element(of_b, transposed_b, c, k, 2);
+            wgmma_right[k][c] = type == HALF ? half_of(bits) : bfloat_of(bits);
+        }
+    wgmma_products(m, n, keep, 16);
+    go_on(m);
+}
 /* Then come four numbers of a, and matrix b.  What is below TF32 in either is cut. */
 static void nv_wgmma_tf32(cell *b, int n, int keep)
 {

@@ -25,8 +25,7 @@ typedef struct {
     int images, rows, pitch; /* positions of an image: rows of `pitch` */
     int low, span; /* position + low is read by the first tap, position + low + span by the last */
     int tiles, group_tiles; /* all, and of a work-group */
-    /* What has its own units: planes of y, taps along the depth, and remainders by the strides of `conv`, 1 or 2. */
-    int planes, taps_d, remainders_h, remainders_w;
+    int planes, taps_d; /* of y; conv has rows and columns only, without strides */
     int d, step_d, first_d, tap_d; /* planes of x, as for the other axes in conv_args.h */
     int x_d, w_d, y_d; /* strides along the depth */
     mx_divisor by_planes;

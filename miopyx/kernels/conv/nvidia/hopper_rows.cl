@@ -7,22 +7,22 @@
  *   |-- 64 positions a block -->                                     BP / 64 consumers: 64 positions each, all taps
  *   ring: | block | block | block | ... | mirror of the first |      1 producer: copies each block of x once
  *
- * With UNIT, a depth or a stride of 2: a tile's taps meet `units` of x, of UNIT blocks each, BP positions and their
- * halo: one for each plane along the depth and each remainder of rows and of columns by the stride, whose taps are next
- * to each other then.  Tiles are numbered along the depth first.
+ * With UNIT, volumes: a tile's taps meet units of x, of UNIT blocks each, BP positions of a plane and their halo, one for
+ * each tap along the depth.  Tiles are numbered along the depth first.
  *
  *   ring: | unit | unit | unit | unit |      KEPT 0: a tile's units one after the other, each for its own taps
- *          o - 1    o     o + 1  o + 2       KEPT 1: no stride; the next tile has all of them but the first, and a new one
+ *          o - 1    o     o + 1  o + 2       KEPT 1: the next tile has all of them but the first, and a new one
  *
  * Grid: one axis, local THREADS, global THREADS * ceil(tiles / group_tiles).
  * Without CHUNKS a position is a row of CHANNELS, of which `reduced` are copied, and the chunks of 16 bytes that share
  * 128 bytes, or 1024 of 64 channels, are swizzled as wgmma wants it (MX_SWIZZLED).  With CHUNKS x is a packed copy
  * (pack_narrow): PLANES for the rows that a vertical stride takes in turn, a position is one chunk of two pixels by four
  * channels, and CHUNKS of them, `tap_w` positions from one to the next, are the taps of a row.
- * Local memory: a ring of BLOCKS of x, or STAGES units, and all of w, its taps in the order of their units.  Two mbarriers
- * a block or unit, full and empty.
- * Bound by: reading x once from memory, and storing y; with many taps by the tensor cores, or with up to 32 filters by
- * local memory, of which a product of 64 x 32 reads 3 KB in 16 clocks.
+ * X_IN_REGISTERS: consumers bring rows of x into registers.  As matrices of local memory, rows that begin at no multiple
+ * of eight seem to be read twice.
+ * Local memory: a ring of BLOCKS of x, or STAGES units, and all of w.  Two mbarriers a block or unit, full and empty.
+ * Bound by: reading x once from memory, and storing y; with many taps by local memory, of which a product of 64 x 64
+ * reads 4 KB in 32 clocks, of 64 x 32 3 KB in 16.
  */
 #ifndef X_TYPE
 #define X_TYPE half
@@ -44,6 +44,9 @@
 #endif
 #ifndef KEPT
 #define KEPT 0
+#endif
+#ifndef X_IN_REGISTERS
+#define X_IN_REGISTERS 1 /* not with CHUNKS */
 #endif
 #ifndef STAGES /* units of the ring; with KEPT more than a tile has */
 #define STAGES 2
@@ -87,6 +90,8 @@
 #define MX_SWIZZLED(chunk, row) ((chunk) ^ ((row) * POSITION_BYTES >> 7 & POSITION_CHUNKS - 1)) /* of aligned rows */
 #define ROWS_AT_ONCE (128 / POSITION_CHUNKS)
 #define TAPS (DEPTHS * 64 / CHANNELS)
+#define STEP_CHANNELS (CHANNELS < 32 ? CHANNELS : 32) /* that are multiplied before the next wait */
+#define TAP_STEPS (CHANNELS / STEP_CHANNELS)
 #endif
 #define BLOCK_BYTES (64 * POSITION_BYTES)
 #define W_BYTES (BF * ROW_BYTES)
@@ -102,10 +107,10 @@
 #define W_TURNED (W_TRANSPOSED && BF == 32)
 #define W_IN_PLACE (W_TRANSPOSED && BF == 64) /* rows are channels */
 #if W_IN_PLACE
-#define TRANS "0, 1"
+#define TRANS_W "1"
 #define B_STEP (16 * ROW_BYTES) /* bytes to the next 16 numbers of the reduced axis */
 #else
-#define TRANS "0, 0"
+#define TRANS_W "0"
 #define B_STEP 32
 #endif
 
@@ -146,29 +151,14 @@ typedef struct {
 #define MX_UNIT_OF(x) ((x) >> 16 & 0x3fff)
 #define MX_PLACE_OF(x) ((x)&0xffff)
 
-/* How many taps along an axis have remainder i by the stride: i, i + remainders, ... */
-static inline int mx_taps_of(int taps, int remainders, int i)
-{
-    return (taps - i + remainders - 1) / remainders;
-}
-
-/* The tap of a number in w; its own number, in the order of units, goes to `place`. */
-static inline mx_tap mx_tap_of(int number, const mx_nv_rows *g, int *place)
+static inline mx_tap mx_tap_of(int number, const mx_nv_rows *g)
 {
     const int taps_h = g->conv.taps_h, taps_w = g->conv.taps_w, row = number / taps_w, tap_w = number - row * taps_w;
     const int tap_d = row / taps_h, tap_h = row - tap_d * taps_h;
-    const int a = tap_h % g->remainders_h, b = tap_w % g->remainders_w;
-    const int i = tap_h / g->remainders_h, j = tap_w / g->remainders_w;
-    const int down = mx_taps_of(taps_h, g->remainders_h, a), across = mx_taps_of(taps_w, g->remainders_w, b);
-    /* Strides are 1 or 2, and `>>` rounds down. */
-    const int h = (g->conv.first_h + tap_h * g->conv.tap_h) >> (g->conv.step_h - 1);
-    const int w = (g->conv.first_w + tap_w * g->conv.tap_w) >> (g->conv.step_w - 1);
-    const int unit = (tap_d * g->remainders_h + a) * g->remainders_w + b;
-    const bool last = i == down - 1 && j == across - 1;
+    const int h = g->conv.first_h + tap_h * g->conv.tap_h, w = g->conv.first_w + tap_w * g->conv.tap_w;
+    const bool last = tap_h == taps_h - 1 && tap_w == taps_w - 1;
     const mx_tap tap = {tap_d * g->w_d + tap_h * g->conv.w_h + tap_w * g->conv.w_w,
-                        unit << 16 | (last ? LAST_OF_UNIT : 0) | (h * g->pitch + w - g->low)};
-    *place = tap_d * taps_h * taps_w + (a ? mx_taps_of(taps_h, g->remainders_h, 0) * taps_w : 0)
-             + (b ? down * mx_taps_of(taps_w, g->remainders_w, 0) : 0) + i * across + j;
+                        tap_d << 16 | (last ? LAST_OF_UNIT : 0) | (h * g->pitch + w - g->low)};
     return tap;
 }
 
@@ -176,13 +166,13 @@ static inline mx_tap mx_tap_of(int number, const mx_nv_rows *g, int *place)
 
 /* Where the positions of a block are in a plane of x, -1 for pads; `position` counts from one more image, so that those
  * before the first are not negative. */
-static inline void mx_find_block(int *from, int position, int rest_h, int rest_w, const mx_nv_rows *g)
+static inline void mx_find_block(int *from, int position, const mx_nv_rows *g)
 {
 #pragma unroll
     for (int i = 0; i < COPIES; i++) {
         const int at = position + i * ROWS_AT_ONCE, n = mx_quotient(at, g->conv.by_image);
-        const int rest = at - n * (g->rows * g->pitch), row = mx_quotient(rest, g->conv.by_row);
-        const int h = row * g->conv.step_h + rest_h, w = (rest - row * g->pitch) * g->conv.step_w + rest_w;
+        const int rest = at - n * (g->rows * g->pitch), h = mx_quotient(rest, g->conv.by_row);
+        const int w = rest - h * g->pitch;
         const bool valid = n >= 1 && n <= g->images && h < g->conv.h && w < g->conv.w;
         from[i] = valid ? (n - 1) * g->conv.x_n + h * g->conv.x_h + w * g->conv.x_w : -1;
     }
@@ -227,9 +217,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #else
     const int taps_all = g.taps_d * g.conv.taps_h * g.conv.taps_w;
 #endif
-#if UNIT
-    const int units = g.taps_d * g.remainders_h * g.remainders_w;
-#else
+#if !UNIT
     const int blocks = (count * BP + g.span + 63) / 64;
 #endif
 
@@ -246,13 +234,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     if (item == 0)
         mx_ring_begin(full, SLOTS, 128, 4 * CONSUMERS);
 #if !CHUNKS
-    if (item < TAPS) {
-        int place = item;
-        mx_tap tap = {0, 0};
-        if (item < taps_all)
-            tap = mx_tap_of(item, &g, &place);
-        taps[place] = tap;
-    }
+    if (item < taps_all)
+        taps[item] = mx_tap_of(item, &g);
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
     for (int i = item; i < DEPTHS * W_BYTES / 16; i += THREADS) {
@@ -267,8 +250,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const int tap = k / g.conv.reduced, c = k - tap * g.conv.reduced, tap_at = tap * g.conv.w_h;
         const bool valid = tap < taps_all && filter < g.conv.filters;
 #else
-        const int tap_at = taps[k / CHANNELS].w, c = k % CHANNELS;
-        const bool valid = k / CHANNELS < taps_all && c < g.conv.reduced && filter < g.conv.filters;
+        const int tap = k / CHANNELS, c = k % CHANNELS, tap_at = taps[min(tap, taps_all - 1)].w;
+        const bool valid = tap < taps_all && c < g.conv.reduced && filter < g.conv.filters;
 #endif
         __global const ushort *from =
             W + (valid ? tap_at + (W_TRANSPOSED ? c * g.conv.w_k + filter : filter * g.conv.w_k + c) : 0);
@@ -306,18 +289,14 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if UNIT
         for (int tile = 0; tile < count; tile++) {
             const int column = mx_quotient(first + tile, g.by_planes), o = first + tile - column * g.planes;
-            for (int unit = KEPT && tile > 0 && o > 0 ? units - 1 : 0; unit < units; unit++) {
-                const int all_rows = unit / g.remainders_w, b = unit - all_rows * g.remainders_w;
-                const int tap_d = all_rows / g.remainders_h, a = all_rows - tap_d * g.remainders_h;
-                const int d = o * g.step_d + g.first_d + tap_d * g.tap_d;
-                const int rest_h = (g.conv.first_h + a * g.conv.tap_h) & (g.conv.step_h - 1);
-                const int rest_w = (g.conv.first_w + b * g.conv.tap_w) & (g.conv.step_w - 1);
+            for (int unit = KEPT && tile > 0 && o > 0 ? g.taps_d - 1 : 0; unit < g.taps_d; unit++) {
+                const int d = o * g.step_d + g.first_d + unit * g.tap_d;
                 const bool inside = has_chunk && d >= 0 && d < g.d;
                 mx_barrier_wait(empty + 8 * slot, parity);
 #pragma unroll 1
                 for (int block = 0; block < UNIT; block++) {
                     int from[COPIES];
-                    mx_find_block(from, column * BP + g.low + image + row + block * 64, rest_h, rest_w, &g);
+                    mx_find_block(from, column * BP + g.low + image + row + block * 64, &g);
                     mx_copy_block(to + slot * UNIT_BYTES + block * BLOCK_BYTES, X + (inside ? d * g.x_d : 0), from,
                                   inside, x_aligned);
                 }
@@ -338,7 +317,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             __global const ushort *from = X + (valid ? (((n - 1) * PLANES + plane) * image + rest) * 8 : 0);
 #else
             int from[COPIES];
-            mx_find_block(from, position, 0, 0, &g);
+            mx_find_block(from, position, &g);
 #endif
             mx_barrier_wait(empty + 8 * slot, parity);
             for (int again = 0; again < (slot < MIRRORED ? 2 : 1); again++) {
@@ -365,6 +344,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if CHUNKS
         /* Without a swizzle: 8 rows of 16 bytes, the next chunk tap_w positions on, the next 8 rows behind them. */
         const ulong a_matrix = (ulong)(shared >> 4 & 0x3fff) | (ulong)g.conv.tap_w << 16 | (ulong)(128 >> 4) << 32;
+#elif X_IN_REGISTERS
+        /* Lane l of a warp of 16 rows has row l % 16 and the first or the second 8 of 16 channels. */
+        const int own_row = (item >> 5 & 3) * 16 + (lane & 15), own_chunk = lane >> 4;
 #else
         const ulong a_matrix = mx_wg_narrow(shared, POSITION_BYTES);
 #endif
@@ -398,23 +380,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             }
             MX_WG_PUBLISH();
 #endif
-            for (int tap = 0; tap < taps_all; tap++) {
-#if UNIT
-                const int found = taps[tap].x, unit = MX_UNIT_OF(found);
-                stage = KEPT ? head + unit : stage;
-                stage = stage >= STAGES ? stage - STAGES : stage;
-                if (unit >= have) {
-                    mx_barrier_wait(full + 8 * slot, parity);
-                    MX_WG_PUBLISH();
-                    have++;
-                    stage = slot;
-                    if (++slot == STAGES)
-                        slot = 0, parity ^= 1;
-                }
-#endif
-                MX_WG_FENCE();
 #if CHUNKS
+            for (int tap = 0; tap < taps_all; tap++) {
                 const int row = tap * g.conv.tap_h, plane = row % PLANES;
+                MX_WG_FENCE();
 #pragma unroll
                 for (int i = 0; i < CHUNKS / 2; i++) {
                     const int k = tap * (CHUNKS / 2) + i;
@@ -423,28 +392,75 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                     WGMMA(sums[0], a_matrix + ((plane * PLANE_BYTES + from * POSITION_BYTES) >> 4),
                           b_matrix + (((k >> 2) * W_BYTES + (k & 3) * 32) >> 4), "1", "0, 0");
                 }
-#else
-#if UNIT
-                const int from = stage * (UNIT * 64) + role * 64 + MX_PLACE_OF(found);
-#else
-                int from = at + MX_PLACE_OF(taps[tap].x);
-                from = from >= BLOCKS * 64 ? from - BLOCKS * 64 : from;
-#endif
-#pragma unroll
-                for (int i = 0; i < CHANNELS / 16; i++) {
-                    const int k = tap * (CHANNELS / 16) + i;
-                    WGMMA(sums[0], a_matrix + ((from * POSITION_BYTES + i * 32) >> 4),
-                          b_matrix + (((k >> 2) * W_BYTES + (k & 3) * B_STEP) >> 4), "1", TRANS);
-                }
-#endif
                 MX_WG_COMMIT();
                 MX_WG_WAIT(1);
-#if UNIT
-                if (lane == 0 && before != 0)
-                    mx_barrier_arrive(before);
-                before = (found & LAST_OF_UNIT) && (ends || unit == 0) ? empty + 8 * stage : 0;
-#endif
             }
+#else
+/* The next tap's x, once it is there. */
+#if UNIT
+#define BEGIN_TAP()                                                                                                   \
+    const int found = taps[step / TAP_STEPS].x, unit = MX_UNIT_OF(found);                                             \
+    stage = KEPT ? head + unit : stage;                                                                               \
+    stage = stage >= STAGES ? stage - STAGES : stage;                                                                 \
+    if (unit >= have) {                                                                                               \
+        mx_barrier_wait(full + 8 * slot, parity);                                                                     \
+        MX_WG_PUBLISH();                                                                                              \
+        have++;                                                                                                       \
+        stage = slot;                                                                                                 \
+        if (++slot == STAGES)                                                                                         \
+            slot = 0, parity ^= 1;                                                                                    \
+    }                                                                                                                 \
+    const int from = stage * (UNIT * 64) + role * 64 + MX_PLACE_OF(found)
+#define END_TAP()                                                                                                     \
+    if (lane == 0 && before != 0)                                                                                     \
+        mx_barrier_arrive(before);                                                                                    \
+    before = step % TAP_STEPS == TAP_STEPS - 1 && (found & LAST_OF_UNIT) && (ends || unit == 0) ? empty + 8 * stage : 0
+#else
+#define BEGIN_TAP()                                           \
+    int from = at + MX_PLACE_OF(taps[step / TAP_STEPS].x);    \
+    from = from >= BLOCKS * 64 ? from - BLOCKS * 64 : from
+#define END_TAP()
+#endif
+#define B_OF(i) (b_matrix + (((step * (STEP_CHANNELS / 16) + (i)) / 4 * W_BYTES                                       \
+                              + (step * (STEP_CHANNELS / 16) + (i)) % 4 * B_STEP) >> 4))
+#define STEP_AT (step % TAP_STEPS * (STEP_CHANNELS * 2)) /* bytes within a position */
+#if X_IN_REGISTERS
+/* One set of registers is loaded while wgmma reads the other. */
+#define MULTIPLY_STEP(a)                                                                                              \
+    do {                                                                                                              \
+        BEGIN_TAP();                                                                                                  \
+        const uint x_at = (from + own_row) * POSITION_BYTES;                                                          \
+        const uint own = shared + x_at + (own_chunk << 4) ^ (x_at >> 7 & POSITION_CHUNKS - 1) << 4 ^ STEP_AT;         \
+        _Pragma("unroll") for (int i = 0; i < STEP_CHANNELS / 16; i++)                                                \
+            MX_LDMATRIX((a)[i][0], (a)[i][1], (a)[i][2], (a)[i][3], own ^ i << 5);                                    \
+        MX_WG_FENCE();                                                                                                \
+        _Pragma("unroll") for (int i = 0; i < STEP_CHANNELS / 16; i++)                                                \
+            MX_JOIN(MX_WGMMA_REGISTERS_, BF)(sums[0], (a)[i], B_OF(i), TRANS_W);                                      \
+        MX_WG_COMMIT();                                                                                               \
+        MX_WG_WAIT(1);                                                                                                \
+        END_TAP();                                                                                                    \
+    } while (0)
+            uint a[STEP_CHANNELS / 16][4], other[STEP_CHANNELS / 16][4];
+            for (int step = 0; step < taps_all * TAP_STEPS; step++) {
+                MULTIPLY_STEP(a);
+                if (++step == taps_all * TAP_STEPS)
+                    break;
+                MULTIPLY_STEP(other);
+            }
+#else
+            for (int step = 0; step < taps_all * TAP_STEPS; step++) {
+                BEGIN_TAP();
+                MX_WG_FENCE();
+#pragma unroll
+                for (int i = 0; i < STEP_CHANNELS / 16; i++)
+                    WGMMA(sums[0], a_matrix + ((from * POSITION_BYTES + STEP_AT + i * 32) >> 4), B_OF(i), "1",
+                          "0, " TRANS_W);
+                MX_WG_COMMIT();
+                MX_WG_WAIT(1);
+                END_TAP();
+            }
+#endif
+#endif
             MX_WG_WAIT(0);
 #pragma unroll
             for (int j = 0; j < BF / 2; j++)
@@ -452,9 +468,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if UNIT
             if (lane == 0 && before != 0)
                 mx_barrier_arrive(before);
-            head += ends ? units : 1;
+            head += ends ? g.taps_d : 1;
             head = head >= STAGES ? head - STAGES : head;
-            have = ends ? 0 : units - 1;
+            have = ends ? 0 : g.taps_d - 1;
 #else
             if (lane == 0)
                 for (int i = 0; i < BP / 64; i++) {

@@ -55,6 +55,21 @@ static inline ulong mx_wg_narrow(uint shared, int row_bytes)
                  "%32, %33, " keep ", 1, 1" MX_WG_LAST(trans) ";"                                                     \
                  : MX_EIGHT(d, 0), MX_EIGHT(d, 8), MX_EIGHT(d, 16), MX_EIGHT(d, 24)                                   \
                  : "l"(a), "l"(b) : "memory")
+/* The same with a, 64 x 16 numbers of 16 bits, in registers as ldmatrix loads them for mma.sync, 16 rows a warp; they must
+ * not change before the wait that d waits for. */
+#define MX_WGMMA_REGISTERS_32(d, a, b, trans)                                                                         \
+    asm volatile("//@wgmma.mma_async.sync.aligned.m64n32" MX_WG_KIND " "                                              \
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "                           \
+                 "{%16, %17, %18, %19}, %20, 1, 1, 1, " trans ";"                                                     \
+                 : MX_EIGHT(d, 0), MX_EIGHT(d, 8)                                                                     \
+                 : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b) : "memory")
+#define MX_WGMMA_REGISTERS_64(d, a, b, trans)                                                                         \
+    asm volatile("//@wgmma.mma_async.sync.aligned.m64n64" MX_WG_KIND " "                                              \
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "                  \
+                 "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "                            \
+                 "{%32, %33, %34, %35}, %36, 1, 1, 1, " trans ";"                                                     \
+                 : MX_EIGHT(d, 0), MX_EIGHT(d, 8), MX_EIGHT(d, 16), MX_EIGHT(d, 24)                                   \
+                 : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b) : "memory")
 #define MX_WGMMA_128(d, a, b, keep, trans)                                                                            \
     asm volatile("//@wgmma.mma_async.sync.aligned.m64n128" MX_WG_KIND " "                                             \
                  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "                  \

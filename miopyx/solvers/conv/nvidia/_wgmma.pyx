@@ -23,7 +23,7 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
         int images, rows, pitch
         int low, span
         int tiles, group_tiles
-        int planes, taps_d, remainders_h, remainders_w
+        int planes, taps_d
         int d, step_d, first_d, tap_d
         int x_d, w_d, y_d
         mx_divisor by_planes
@@ -108,23 +108,14 @@ cdef struct rows_t:
     int64_t rows, pitch, low, span           # see the kernel
     int64_t filters, depths, blocks          # BF, DEPTHS and BLOCKS
     int64_t channels, positions              # CHANNELS and BP
-    int64_t unit, stages                     # UNIT, zero where all taps are in one plane without a stride; STAGES
+    int64_t unit, stages                     # UNIT, zero but for volumes; STAGES
     bint kept                                # see KEPT
-    int64_t units, planes, tiles             # units of a tile, planes of y, tiles in all
+    int64_t planes, tiles                    # planes of y, tiles in all
 
 
 cdef int64_t _side(int64_t x, int64_t y, int64_t first, int64_t last) noexcept nogil:
     """Positions along an axis of x, so that taps from `first` to `last` of y's pixels meet it or what is between."""
     return max(x + max(0, -first, y - 1 + last - (x - 1)), y)
-
-
-cdef int64_t _remainders(int64_t taps, int64_t step, int64_t tap) noexcept nogil:
-    """Of the places that an axis' taps have by its stride, 1 or 2."""
-    return 2 if step == 2 and tap % 2 and taps > 1 else 1
-
-
-cdef int64_t _half(int64_t place, int64_t step) noexcept nogil:
-    return place if step == 1 else (place - (place & 1)) // 2
 
 
 cdef rows_t _rows_of(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g) noexcept nogil:
@@ -150,29 +141,26 @@ cdef rows_t _rows_of(const mx_conv_problem* p, const roles_t* r, const mx_nv_con
         position, mirrored, most = 16 * r.narrow.planes, 2, 32
     else:
         o.channels = 16 if g.reduced <= 16 else 32 if g.reduced <= 32 else 64
-        if (taps < 2 or r.x_pixels or g.reduced > 64 or 4 * g.reduced < 3 * o.channels or max(step_h, g.step_w) > 2
-                or r.scaled and (deep or o.channels != 64 or max(step_h, g.step_w) > 1)
+        if (taps < 2 or r.x_pixels or g.reduced > 64 or 4 * g.reduced < 3 * o.channels
+                or step_h != 1 or g.step_w != 1 or r.scaled and (deep or g.reduced != 64)
                 or deep and p.direction == MX_BACKWARD_DATA and max(p.step[0], p.step[1], p.step[2]) > 1):
             return o
-        h0, h1 = _half(min(0, (taps_h - 1) * tap_h) + first_h, step_h), _half(max(0, (taps_h - 1) * tap_h) + first_h,
-                                                                            step_h)
-        w0 = _half(min(0, (g.taps_w - 1) * g.tap_w) + g.first_w, g.step_w)
-        w1 = _half(max(0, (g.taps_w - 1) * g.tap_w) + g.first_w, g.step_w)
-        o.rows, o.pitch = _side(ceil_div(h, step_h), rows, h0, h1), _side(ceil_div(g.w, g.step_w), g.q, w0, w1)
+        h0, w0 = min(0, (taps_h - 1) * tap_h) + first_h, min(0, (g.taps_w - 1) * g.tap_w) + g.first_w
+        h1, w1 = max(0, (taps_h - 1) * tap_h) + first_h, max(0, (g.taps_w - 1) * g.tap_w) + g.first_w
+        o.rows, o.pitch = _side(h, rows, h0, h1), _side(g.w, g.q, w0, w1)
         o.low = h0 * o.pitch + w0
         o.span = h1 * o.pitch + w1 - o.low
         o.depths = ceil_div(taps * o.channels, 64)
         position = 2 * o.channels
-        o.units = taps_d * _remainders(taps_h, step_h, tap_h) * _remainders(g.taps_w, g.step_w, g.tap_w)
     left = -o.depths * o.filters * 128 - (512 * o.filters if o.local_epilogue else 0)
-    if deep or max(step_h, g.step_w) > 1 and not r.narrow.used:
+    if deep:
         left += GROUP_BYTES - o.depths * 64 // o.channels * 8
         # A tile that goes on from plane to plane, if there is room, else one that copies each of its units.
-        o.kept = deep and step_h == 1 and g.step_w == 1 and g.step_h >> 16 == 1 and abs(g.tap_h >> 16) == 1
+        o.kept = g.step_h >> 16 == 1 and abs(g.tap_h >> 16) == 1
         while True:
             o.unit = ceil_div(o.positions + o.span, 64)
             o.stages = min(8, left // (o.unit * 64 * position))
-            if not o.kept or o.stages > o.units:
+            if not o.kept or o.stages > taps_d:
                 break
             o.kept, o.positions = o.positions == 256, 128 if o.positions == 256 else 256
         o.used = o.stages >= 2 and taps <= 128
@@ -205,8 +193,6 @@ cdef Step _multiply_rows(Device dev, const mx_conv_problem* p, const roles_t* r,
             rows.conv.w_first += (rows.taps_d - 1) * rows.w_d
             rows.first_d += (rows.taps_d - 1) * rows.tap_d
             rows.w_d, rows.tap_d = -rows.w_d, -rows.tap_d
-    rows.remainders_h = <int> _remainders(rows.conv.taps_h, rows.conv.step_h, rows.conv.tap_h)
-    rows.remainders_w = <int> _remainders(g.taps_w, g.step_w, g.tap_w)
     rows.by_planes = divisor(rows.planes)
     rows.conv.by_image, rows.conv.by_row = divisor(o.rows * o.pitch), divisor(o.pitch)
     rows.images, rows.rows, rows.pitch = <int> p.x.len[0], <int> o.rows, <int> o.pitch
@@ -255,7 +241,7 @@ cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int pha
             continue
         if CHOICES[i].resident and (g.groups > 1 or phases > 1 or slices == 0 or not last):
             continue
-        if i == T128X64_RESIDENT and (g.p >> 16 == 0 or g.filters > 64):
+        if i == T128X64_RESIDENT and g.filters > 64:
             continue
         if i == T128X128_RESIDENT and r.w_transposed or i == T192X256 and (r.x_pixels == 4 or local_epilogue):
             continue  # too long an end, too many addresses, columns that are no power of two

@@ -15,6 +15,7 @@ from solver_checks import Example, check, check_twice, problem_of
 from miopyx import TensorDescriptor
 from miopyx.problem._key import find_key, parse_find_key
 from miopyx.solvers import registry
+from miopyx.solvers.conv.nvidia import _wgmma
 
 SOLVERS = [registry.BY_NAME[name] for name in ("NvWgmmaFwd", "NvWgmmaBwd", "NvWgmmaWrw")]
 SHAPES = {  # images, channels, filters, pixels, filter, pad, stride, dilation, groups
@@ -106,7 +107,7 @@ ROWS = {
     "volumes to 32": (conv_case(2, 32, 32, (5, 20, 22), (3, 3, 3), (1, 1, 1)), {"CHANNELS": 32, "BF": 32, "KEPT": 1}),
     "volumes of 16 channels": (conv_case(2, 16, 16, (6, 19, 21), (3, 3, 3), (1, 1, 1)), {"CHANNELS": 16, "KEPT": 1}),
     "volumes of 64 channels": (conv_case(1, 64, 32, (3, 41, 62), (3, 3, 3), (1, 1, 1)), {"CHANNELS": 64, "KEPT": 0}),
-    "long rows of volumes": (conv_case(1, 32, 64, (3, 9, 110), (3, 3, 3), (1, 1, 1)), {"KEPT": 1}),
+    "long rows of volumes": (conv_case(1, 32, 64, (3, 9, 110), (3, 3, 3), (1, 1, 1)), {"CHANNELS": 32}),
     "stride of the depth": (conv_case(1, 32, 40, (9, 21, 23), (2, 3, 3), (1, 0, 1), (3, 1, 1)), {"KEPT": 0}),
     "dilation of the depth": (conv_case(1, 16, 40, (9, 20, 36), (3, 2, 3), (2, 0, 1), (1, 1, 1), (2, 1, 1)), {"KEPT": 0}),
     "along the depth": (conv_case(2, 64, 64, (9, 15, 16), (3, 1, 1), (1, 0, 0)), {"CHANNELS": 64, "KEPT": 1}),
@@ -176,6 +177,23 @@ def test_groups_that_write_whole_tiles_on_their_way(gpu, host, rng):
     assert all("DIRECT=1" in step.spec.options for step in steps)
     assert "PERSISTENT=1" in steps[0].spec.options
     check(gpu, Example(case, "float16", "channels last", rng, host, copied=True), 2, solver, rng)
+
+
+def test_splits_that_go_through_planes_together(gpu, host, rng):
+    """As for an x that is larger than the L2."""
+    case = conv_case(2, 144, 64, (9, 12, 13), (3, 1, 1), (1, 0, 0))
+    example = Example(case, "bfloat16", "channels last", rng, host, copied=True)
+
+    def together():
+        return "TOGETHER=1" in SOLVERS[2].solution(gpu.device, example.problem(2)).steps[0].spec.options
+
+    assert not together()
+    try:
+        _wgmma.limit_read_again(0)
+        assert together()
+        check_twice(gpu, example, 2, SOLVERS[2], rng)
+    finally:
+        _wgmma.limit_read_again()
 
 
 @pytest.mark.parametrize("direction", range(3))

@@ -18,8 +18,8 @@
  * 128 bytes, or 1024 of 64 channels, are swizzled as wgmma wants it (MX_SWIZZLED).  With CHUNKS x is a packed copy
  * (pack_narrow): PLANES for the rows that a vertical stride takes in turn, a position is one chunk of two pixels by four
  * channels, and CHUNKS of them, `tap_w` positions from one to the next, are the taps of a row.
- * X_IN_REGISTERS: consumers bring rows of x into registers.  As matrices of local memory, rows that begin at no multiple
- * of eight seem to be read twice.
+ * X_IN_REGISTERS: consumers bring rows of x into registers, since as matrices of local memory those that begin at no
+ * multiple of eight take longer.
  * Local memory: a ring of BLOCKS of x, or STAGES units, and all of w.  Two mbarriers a block or unit, full and empty.
  * Bound by: reading x once from memory, and storing y; with many taps by local memory, of which a product of 64 x 64
  * reads 4 KB in 32 clocks, of 64 x 32 3 KB in 16.
@@ -45,8 +45,8 @@
 #ifndef KEPT
 #define KEPT 0
 #endif
-#ifndef X_IN_REGISTERS
-#define X_IN_REGISTERS 1 /* not with CHUNKS */
+#ifndef X_IN_REGISTERS /* not with CHUNKS; 64 channels would need more registers than 640 work-items have */
+#define X_IN_REGISTERS (UNIT && CHANNELS < 64)
 #endif
 #ifndef STAGES /* units of the ring; with KEPT more than a tile has */
 #define STAGES 2
@@ -90,8 +90,6 @@
 #define MX_SWIZZLED(chunk, row) ((chunk) ^ ((row) * POSITION_BYTES >> 7 & POSITION_CHUNKS - 1)) /* of aligned rows */
 #define ROWS_AT_ONCE (128 / POSITION_CHUNKS)
 #define TAPS (DEPTHS * 64 / CHANNELS)
-#define STEP_CHANNELS (CHANNELS < 32 ? CHANNELS : 32) /* that are multiplied before the next wait */
-#define TAP_STEPS (CHANNELS / STEP_CHANNELS)
 #endif
 #define BLOCK_BYTES (64 * POSITION_BYTES)
 #define W_BYTES (BF * ROW_BYTES)
@@ -399,7 +397,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 /* The next tap's x, once it is there. */
 #if UNIT
 #define BEGIN_TAP()                                                                                                   \
-    const int found = taps[step / TAP_STEPS].x, unit = MX_UNIT_OF(found);                                             \
+    const int found = taps[tap].x, unit = MX_UNIT_OF(found);                                             \
     stage = KEPT ? head + unit : stage;                                                                               \
     stage = stage >= STAGES ? stage - STAGES : stage;                                                                 \
     if (unit >= have) {                                                                                               \
@@ -414,46 +412,46 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #define END_TAP()                                                                                                     \
     if (lane == 0 && before != 0)                                                                                     \
         mx_barrier_arrive(before);                                                                                    \
-    before = step % TAP_STEPS == TAP_STEPS - 1 && (found & LAST_OF_UNIT) && (ends || unit == 0) ? empty + 8 * stage : 0
+    before = (found & LAST_OF_UNIT) && (ends || unit == 0) ? empty + 8 * stage : 0
 #else
 #define BEGIN_TAP()                                           \
-    int from = at + MX_PLACE_OF(taps[step / TAP_STEPS].x);    \
+    int from = at + MX_PLACE_OF(taps[tap].x);    \
     from = from >= BLOCKS * 64 ? from - BLOCKS * 64 : from
 #define END_TAP()
 #endif
-#define B_OF(i) (b_matrix + (((step * (STEP_CHANNELS / 16) + (i)) / 4 * W_BYTES                                       \
-                              + (step * (STEP_CHANNELS / 16) + (i)) % 4 * B_STEP) >> 4))
-#define STEP_AT (step % TAP_STEPS * (STEP_CHANNELS * 2)) /* bytes within a position */
+/* w of 16 channels of a tap. */
+#define B_OF(i)                                                                                                       \
+    (b_matrix + (((tap * (CHANNELS / 16) + (i)) / 4 * W_BYTES + (tap * (CHANNELS / 16) + (i)) % 4 * B_STEP) >> 4))
 #if X_IN_REGISTERS
 /* One set of registers is loaded while wgmma reads the other. */
-#define MULTIPLY_STEP(a)                                                                                              \
+#define MULTIPLY_TAP(a)                                                                                              \
     do {                                                                                                              \
         BEGIN_TAP();                                                                                                  \
         const uint x_at = (from + own_row) * POSITION_BYTES;                                                          \
-        const uint own = shared + x_at + (own_chunk << 4) ^ (x_at >> 7 & POSITION_CHUNKS - 1) << 4 ^ STEP_AT;         \
-        _Pragma("unroll") for (int i = 0; i < STEP_CHANNELS / 16; i++)                                                \
+        const uint own = shared + x_at + (own_chunk << 4) ^ (x_at >> 7 & POSITION_CHUNKS - 1) << 4;                   \
+        _Pragma("unroll") for (int i = 0; i < CHANNELS / 16; i++)                                                \
             MX_LDMATRIX((a)[i][0], (a)[i][1], (a)[i][2], (a)[i][3], own ^ i << 5);                                    \
         MX_WG_FENCE();                                                                                                \
-        _Pragma("unroll") for (int i = 0; i < STEP_CHANNELS / 16; i++)                                                \
+        _Pragma("unroll") for (int i = 0; i < CHANNELS / 16; i++)                                                \
             MX_JOIN(MX_WGMMA_REGISTERS_, BF)(sums[0], (a)[i], B_OF(i), TRANS_W);                                      \
         MX_WG_COMMIT();                                                                                               \
         MX_WG_WAIT(1);                                                                                                \
         END_TAP();                                                                                                    \
     } while (0)
-            uint a[STEP_CHANNELS / 16][4], other[STEP_CHANNELS / 16][4];
-            for (int step = 0; step < taps_all * TAP_STEPS; step++) {
-                MULTIPLY_STEP(a);
-                if (++step == taps_all * TAP_STEPS)
+            uint a[CHANNELS / 16][4], other[CHANNELS / 16][4];
+            for (int tap = 0; tap < taps_all; tap++) {
+                MULTIPLY_TAP(a);
+                if (++tap == taps_all)
                     break;
-                MULTIPLY_STEP(other);
+                MULTIPLY_TAP(other);
             }
 #else
-            for (int step = 0; step < taps_all * TAP_STEPS; step++) {
+            for (int tap = 0; tap < taps_all; tap++) {
                 BEGIN_TAP();
                 MX_WG_FENCE();
 #pragma unroll
-                for (int i = 0; i < STEP_CHANNELS / 16; i++)
-                    WGMMA(sums[0], a_matrix + ((from * POSITION_BYTES + STEP_AT + i * 32) >> 4), B_OF(i), "1",
+                for (int i = 0; i < CHANNELS / 16; i++)
+                    WGMMA(sums[0], a_matrix + ((from * POSITION_BYTES + i * 32) >> 4), B_OF(i), "1",
                           "0, " TRANS_W);
                 MX_WG_COMMIT();
                 MX_WG_WAIT(1);

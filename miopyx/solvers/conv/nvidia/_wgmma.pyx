@@ -38,10 +38,19 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
 cdef enum:
     WEIGHT_TILES = 8
     MOST_TAPS = 15         # either way: a bit for each; or 30 of one row, see LONG_TAPS of conv/nvidia/hopper.h
-    CHOICES_COUNT = 12
+    CHOICES_COUNT = 13
     SLICE = 64             # numbers of 16 bits of a slice
     LOCAL_BYTES = 225000   # likewise for the rings of conv/nvidia/hopper_rows.cl
     CACHED = 40000000      # bytes of x and dy that the L2 keeps
+
+cdef int64_t _most_read_again = 2 * CACHED
+
+
+def limit_read_again(int64_t most=2 * CACHED):
+    """Let groups go through the planes of an x of more bytes together; for tests, which have no such tensors."""
+    global _most_read_again
+    _most_read_again = most
+
 
 # What is read from memory, and of partial sums written and read, in bytes a microsecond.
 cdef double MEMORY_SPEED = 4.2e6, PARTIAL_SPEED = 8e6
@@ -85,6 +94,7 @@ cdef enum:
     T64X128_RESIDENT
     T128X128_RESIDENT
     T128X64_RESIDENT
+    T256X64_RESIDENT
 
 cdef choice_t[CHOICES_COUNT] CHOICES
 CHOICES[T128X256] = choice_t(128, 256, 0, 0, 0.79, 1.5)
@@ -99,6 +109,7 @@ CHOICES[T64X256_RESIDENT] = choice_t(64, 256, 1, 1, 0.22, 0.9)
 CHOICES[T64X128_RESIDENT] = choice_t(64, 128, 1, 1, 0.20, 0.35)
 CHOICES[T128X128_RESIDENT] = choice_t(128, 128, 1, 1, 0.35, 0.95)
 CHOICES[T128X64_RESIDENT] = choice_t(128, 64, 1, 1, 0.25, 0.6)
+CHOICES[T256X64_RESIDENT] = choice_t(256, 64, 0, 1, 0.45, 1.0)
 
 
 # How conv/nvidia/hopper_rows.cl goes through positions, pixels with their padding.
@@ -237,7 +248,7 @@ cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int pha
     cdef chosen_t best = chosen_t(0, 1, 1, 1, -1)
     cdef int i
     for i in range(CHOICES_COUNT):
-        if (i == T256X64) != shared:
+        if (i == T256X64 or i == T256X64_RESIDENT) != shared:
             continue
         if CHOICES[i].resident and (g.groups > 1 or phases > 1 or slices == 0 or not last):
             continue
@@ -934,15 +945,19 @@ cdef dict _direct(const split_k_t* s):
 cdef Step multiply_weights(const mx_conv_problem* p, const split_k_t* s, const mx_nv_conv* g):
     cdef const tile_t* tile = &TILES[s.tile]
     cdef mx_nv_volume v
+    # Where all taps are along the depth there is little to multiply, and planes are read again late.
+    cdef bint together = (g.taps_h >> 16 > 1 and (g.taps_h & 0xffff) * g.taps_w == 1 and s.splits > 1
+                          and 2 * elements_of(&p.x) > _most_read_again)
     spec = KernelSpec(
         "conv/nvidia/hopper_weights.cl", "conv_nvidia_hopper_weights", SM_90A=1, X_TYPE=_multiplied(p), BM=tile.down,
         BN=tile.across, CONTIGUOUS_PIXELS=s.contiguous_pixels, PERSISTENT=int(s.splits == 0),
         FLAT=int(not s.contiguous_pixels and is_flat(g) and g.y_h == g.q * g.y_w and g.y_n == g.p * g.y_h),
         DILATED=int(g.p >> 16 == 0 and (g.tap_h != 1 or g.tap_w != 1)),
-        X_THROUGH_L1=int(s.narrow.used), **_direct(s), **axes_of(g), **_long_taps(g), **TILE_DEFINES[s.tile])
-    # Where taps along the depth read planes again, groups go through them together, so that the L2 has them.
-    step = s.splits if g.taps_h >> 16 > 1 and s.splits > 1 and not s.contiguous_pixels else 1
-    args = split_k_args(s, g) + (Arg.int32(step),)
+        X_THROUGH_L1=int(s.narrow.used), **_direct(s), **axes_of(g), **_long_taps(g), **TILE_DEFINES[s.tile],
+        **({"TOGETHER": 1} if together else {}))
+    args = split_k_args(s, g)
+    if together:
+        args += (Arg.int32(s.splits),)
     if not _adds_up(s):
         args = args[:2] + (Arg.slot_of(SLOT_W, 2),) + args[3:]  # there are no partial sums
     if g.p >> 16:

@@ -101,6 +101,10 @@ def _wgmma(m: re.Match, o: list[str]) -> str:
     n = int(m[1])
     if len(_each(o[0])) != n // 2 or o[4:6] != ["1", "1"]:
         raise Unknown(m[0])
+    if o[1].startswith("{"):  # a in registers
+        if len(_each(o[1])) != 4:
+            raise Unknown(m[0])
+        return f"nv_wgmma_registers(b, {n}, {o[3]}, {o[6]}, {_KINDS[m[2]]});"
     return f"nv_wgmma(b, {n}, {o[3]}, {o[6]}, {o[7]}, {_KINDS[m[2]]});"
 
 

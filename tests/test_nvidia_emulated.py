@@ -147,6 +147,62 @@ def test_what_is_wrong_is_seen(programs_folder, monkeypatch, text):
     assert (KERNELS[text] in found) if KERNELS[text] else not found, found
 
 
+# y (64 x 64) = a b over 16 channels of rows of CHANNELS that begin at any row; b (64 x 16) is behind the 80 rows of a.
+ROWS = """
+#define X_TYPE bfloat16
+#define SM_90A 1
+#include "include/common.h"
+#include "conv/nvidia/ptx.h"
+#include "conv/nvidia/wgmma.h"
+#define CHANNELS %d
+#define FIRST %d
+__kernel __attribute__((reqd_work_group_size(128, 1, 1))) void f(__global float *y, __global const float *x)
+{
+    __local ushort a[80 * CHANNELS] __attribute__((aligned(1024)));
+    __local ushort b[64 * 64] __attribute__((aligned(1024)));
+    const int item = get_local_id(0), lane = item & 31, row = item / 32 * 16 + lane / 4;
+    for (int i = item; i < 80 * CHANNELS; i += 128) {
+        const int own = i / CHANNELS, chunk = i %% CHANNELS / 8;
+        a[own * CHANNELS + (chunk ^ (SWIZZLED(own))) * 8 + i %% 8] = as_uint(x[i]) >> 16;
+    }
+    for (int i = item; i < 64 * 16; i += 128)
+        b[i / 16 * 64 + (i %% 16 / 8 ^ i / 16 %% 8) * 8 + i %% 8] = as_uint(x[80 * CHANNELS + i]) >> 16;
+    float sums[32];
+    for (int i = 0; i < 32; i++)
+        sums[i] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const uint at = mx_shared(a);
+    const ulong of_b = mx_wg_matrix(mx_shared(b), 0);
+    %s
+    for (int i = 0; i < 32; i++)
+        y[(row + i %% 4 / 2 * 8) * 64 + i / 4 * 8 + item %% 4 * 2 + i %% 2] = sums[i];
+}
+"""
+AS_MATRIX = "MX_WGMMA_64(sums, mx_wg_narrow(at + (FIRST * CHANNELS + LAST) * 2, CHANNELS * 2), of_b, \"0\", \"0, 0\");"
+IN_REGISTERS = """
+    uint own[4];
+    const int from = FIRST + item / 32 * 16 + lane % 16;
+    const uint chunk = (LAST / 8 + lane / 16) ^ (SWIZZLED(from));
+    MX_LDMATRIX(own[0], own[1], own[2], own[3], at + from * CHANNELS * 2 + chunk * 16);
+    MX_WGMMA_REGISTERS_64(sums, own, of_b, "0");
+"""
+
+
+@pytest.mark.parametrize("way", [AS_MATRIX, IN_REGISTERS], ids=["matrix", "registers"])
+@pytest.mark.parametrize("channels", [16, 32, 64])
+def test_rows_that_begin_anywhere(programs_folder, monkeypatch, channels, way):
+    monkeypatch.setattr(nvidia_emulator, "_folder", lambda: programs_folder)
+    x = np.random.default_rng().integers(-8, 9, 80 * channels + 64 * 16).astype(np.float32)
+    rows, b = x[:80 * channels].reshape(80, channels), x[80 * channels:].reshape(64, 16)
+    right = f"((o) * {channels} * 2 >> 7 & {channels // 8 - 1})"
+    for first, last, swizzled in ((0, 0, right), (5, channels - 16, right), (8, 0, right), (5, 0, "0 * (o)")):
+        y = np.full((64, 64), -1, np.float32)
+        text = f"#define SWIZZLED(o) {swizzled}\n#define LAST {last}\n" + ROWS % (channels, first, way)
+        assert not launch(text, y, x)
+        same = (y == rows[first:first + 64, last:last + 16] @ b.T).all()
+        assert same == (swizzled == right or way == IN_REGISTERS), (first, last)
+
+
 # y (64 x 64) = a b of floats, x[0..511] and rows of eight from there on.
 FLOATS = """
 #define X_TYPE float

@@ -5,6 +5,7 @@ The solvers need wgmma; other devices skip their tests.  Inputs, bounds and pois
 
 from __future__ import annotations
 
+import copy
 import math
 import pickle
 
@@ -23,7 +24,7 @@ from solver_checks import (
 )
 
 import miopyx
-from miopyx import ConvolutionDescriptor
+from miopyx import ConvolutionDescriptor, TensorDescriptor
 from miopyx.problem._key import find_key, parse_find_key, parse_perf_key, perf_key
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
@@ -167,6 +168,66 @@ def test_every_tile_of_weights(gpu, host, rng, name):
             check(gpu, example, 2, solver, rng, config)
             tiles.add(config)
     assert len(tiles) >= 6 if name == "all tiles" else len(tiles) >= 1
+
+
+def random_weights(rng):
+    """Return a convolution that NvMmaTf32Wrw takes, of one to three axes."""
+    def one_of(*values):
+        return values[int(rng.integers(len(values)))]
+
+    axes, groups = one_of(1, 2, 2, 3), one_of(1, 1, 1, 2, 3)
+    longest = {1: (1, 2, 3, 15), 2: (1, 1, 2, 3, 5, 15), 3: (1, 1, 2, 3)}[axes]
+    filter, stride, dilation = ([one_of(*some) for _ in range(axes)] for some in (longest, (1, 1, 2, 3), (1, 1, 2, 3)))
+    pad = [one_of(0, (f - 1) * d // 2, f * d, f) for f, d in zip(filter, dilation, strict=True)]
+    lens = [max(1, (f - 1) * d + 1 - 2 * p) + int(rng.integers(0, 70 if axes == 1 else 12 if axes == 2 else 5))
+            for f, d, p in zip(filter, dilation, pad, strict=True)]
+    return conv_case(one_of(1, 2, 5, 33), groups * 4 * int(rng.integers(1, 20)), groups * 4 * int(rng.integers(1, 40)),
+                     tuple(lens), tuple(filter), tuple(pad), tuple(stride), tuple(dilation), groups)
+
+
+def spread(lens):
+    """Return strides of channels that lie last, with gaps of four behind the channels and behind an image."""
+    strides, step = [0] * len(lens), 1
+    for axis in (1, *range(len(lens) - 1, 1, -1), 0):
+        strides[axis] = step
+        step = step * lens[axis] + (4 if axis in (1, 2) else 0)
+    return tuple(strides)
+
+
+@pytest.mark.parametrize("number", range(30))
+def test_random_weights(gpu, host, rng, number):
+    """By each tile, from any address; with huge and tiny numbers; with Inf and NaN of any bits in both inputs."""
+    solver = registry.BY_NAME["NvMmaTf32Wrw"]
+    why = "few products in a sum"
+    while why == "few products in a sum":
+        example = allowed(Example(random_weights(rng), "float32", "channels last", rng, host, number % 4, copied=True))
+        why = solver.why_not(gpu.device, example.problem(2))
+    if number % 3 == 0:
+        example.desc = [TensorDescriptor("float32", d.lens, spread(d.lens)) for d in example.desc]
+    configs = configurations_of(solver, gpu.device, example.problem(2))
+    check(gpu, example, 2, solver, rng, configs[int(rng.integers(len(configs)))])
+    for data, power in zip(inputs(example, 2), rng.integers(-50, 50, 2), strict=True):
+        data *= np.float32(2.0 ** power)
+    example = reread(example)
+    check(gpu, example, 2, solver, rng)
+    for bits in (0x7F800000, 0xFF800000, 0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF801FFF):
+        for which in (0, 1):
+            marked = reread(example)
+            flat = inputs(marked, 2)[which].reshape(-1)
+            flat[rng.integers(0, flat.size, 2)] = np.uint32(bits).view(np.float32)
+            with np.errstate(invalid="ignore"):
+                want = marked.truth(2)
+            got = marked.run(gpu, 2, solver)
+            assert np.isnan(got[np.isnan(want)]).all(), hex(bits)
+            infinite = np.isinf(want)
+            assert ((got == want) | np.isnan(got))[infinite].all(), hex(bits)
+
+
+def reread(example: Example) -> Example:
+    """A copy with data of its own."""
+    other = copy.copy(example)
+    other.data, other._found = [d.copy() for d in example.data], {}
+    return other
 
 
 def test_what_is_not_channels_last_by_fours(gpu, host, rng):

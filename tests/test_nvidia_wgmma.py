@@ -15,6 +15,7 @@ from solver_checks import Example, check, check_twice, problem_of
 from miopyx import TensorDescriptor
 from miopyx.problem._key import find_key, parse_find_key
 from miopyx.solvers import registry
+from miopyx.solvers.conv.nvidia import _wgmma
 
 SOLVERS = [registry.BY_NAME[name] for name in ("NvWgmmaFwd", "NvWgmmaBwd", "NvWgmmaWrw")]
 SHAPES = {  # images, channels, filters, pixels, filter, pad, stride, dilation, groups
@@ -95,6 +96,25 @@ VOLUMES = {
 }
 
 
+# Where one copy of x in local memory serves many taps; and options that say how.
+ROWS = {
+    "32 channels": (conv_case(3, 32, 64, (19, 23), (3, 3), (1, 1)), {"CHANNELS": 32}),
+    "32 channels to 32": (conv_case(2, 32, 32, (21, 31), (3, 3), (1, 1)), {"CHANNELS": 32, "BF": 32}),
+    "16 channels": (conv_case(3, 16, 40, (18, 22), (5, 3), (2, 1)), {"CHANNELS": 16}),
+    "24 channels": (conv_case(2, 24, 64, (20, 19), (3, 3), (1, 1)), {"CHANNELS": 32}),
+    "48 channels": (conv_case(2, 48, 56, (20, 19), (3, 3), (1, 1)), {"CHANNELS": 64}),
+    "volume": (conv_case(2, 32, 64, (6, 21, 23), (3, 3, 3), (1, 1, 1)), {"CHANNELS": 32, "KEPT": 1}),
+    "volumes to 32": (conv_case(2, 32, 32, (5, 20, 22), (3, 3, 3), (1, 1, 1)), {"CHANNELS": 32, "BF": 32, "KEPT": 1}),
+    "volumes of 16 channels": (conv_case(2, 16, 16, (6, 19, 21), (3, 3, 3), (1, 1, 1)), {"CHANNELS": 16, "KEPT": 1}),
+    "volumes of 64 channels": (conv_case(1, 64, 32, (3, 41, 62), (3, 3, 3), (1, 1, 1)), {"CHANNELS": 64, "KEPT": 0}),
+    "long rows of volumes": (conv_case(1, 32, 64, (3, 9, 110), (3, 3, 3), (1, 1, 1)), {"CHANNELS": 32}),
+    "stride of the depth": (conv_case(1, 32, 40, (9, 21, 23), (2, 3, 3), (1, 0, 1), (3, 1, 1)), {"KEPT": 0}),
+    "dilation of the depth":
+        (conv_case(1, 16, 40, (9, 20, 36), (3, 2, 3), (2, 0, 1), (1, 1, 1), (2, 1, 1)), {"KEPT": 0}),
+    "along the depth": (conv_case(2, 64, 64, (9, 15, 16), (3, 1, 1), (1, 0, 0)), {"CHANNELS": 64, "KEPT": 1}),
+}
+
+
 @pytest.fixture
 def gpu(handle):
     if SOLVERS[0].why_not(handle.device, problem_of(SHAPES["64 channels"], "float16")) is not None:
@@ -109,6 +129,18 @@ def test_pixels_shared_by_taps(gpu, host, rng, dtype, name, layout):
     shift = 3 if "unaligned" in layout else 0
     check_twice(gpu, Example(SHARED[name], dtype, "channels last", rng, host, shift), 2,
                 registry.BY_NAME["NvTapsWrw"], rng)
+
+
+@pytest.mark.parametrize("direction", range(2))
+@pytest.mark.parametrize("layout", ["packed", "channels last"])
+@pytest.mark.parametrize("name", ROWS)
+def test_taps_that_share_rows(gpu, host, rng, name, layout, direction):
+    case, wanted = ROWS[name]
+    if direction == 0:
+        steps = SOLVERS[0].solution(gpu.device, problem_of(case, "float16", layout)).steps
+        options = next(step.spec.options for step in steps if "hopper_rows" in step.spec.file).split()
+        assert {f"{option}={value}" for option, value in wanted.items()} <= set(options)
+    every_way(gpu, host, rng, case, layout, direction)
 
 
 @pytest.mark.parametrize("direction", range(3))
@@ -148,6 +180,23 @@ def test_groups_that_write_whole_tiles_on_their_way(gpu, host, rng):
     check(gpu, Example(case, "float16", "channels last", rng, host, copied=True), 2, solver, rng)
 
 
+def test_splits_that_go_through_planes_together(gpu, host, rng):
+    """As for an x that is larger than the L2."""
+    case = conv_case(2, 144, 64, (9, 12, 13), (3, 1, 1), (1, 0, 0))
+    example = Example(case, "bfloat16", "channels last", rng, host, copied=True)
+
+    def together():
+        return "TOGETHER=1" in SOLVERS[2].solution(gpu.device, example.problem(2)).steps[0].spec.options
+
+    assert not together()
+    try:
+        _wgmma.limit_read_again(0)
+        assert together()
+        check_twice(gpu, example, 2, SOLVERS[2], rng)
+    finally:
+        _wgmma.limit_read_again()
+
+
 @pytest.mark.parametrize("direction", range(3))
 @pytest.mark.parametrize("layout", ["packed", "channels last"])
 @pytest.mark.parametrize("name", VOLUMES)
@@ -167,8 +216,12 @@ def local_memory(file: str, options: str) -> int:
         size += 0 if d["X_TRANSPOSED"] else d["BP"] * 8
         return size + d["LOCAL_EPILOGUE"] * 128 * d["BP"] // d["WG_COLUMNS"]
     if file == "conv/nvidia/hopper_rows.cl":
-        position, mirrored = (16, 2) if d["CHUNKS"] else (128, 1)
+        position, mirrored = (16, 2) if d.get("CHUNKS") else (2 * d["CHANNELS"], 1)
+        if "UNIT" in d:
+            size = d["STAGES"] * (d["UNIT"] * 64 * position + 16) + d["DEPTHS"] * (d["BF"] * 128 + 512 // d["CHANNELS"])
+            return size + d["LOCAL_EPILOGUE"] * d["BP"] // 64 * 128 * d["BF"]
         size = d["PLANES"] * (d["BLOCKS"] + mirrored) * 64 * position + d["DEPTHS"] * d["BF"] * 128 + 16 * d["BLOCKS"]
+        size += 0 if d["CHUNKS"] else d["DEPTHS"] * 512 // d["CHANNELS"]
         return size + d["LOCAL_EPILOGUE"] * 4 * 128 * d["BF"]
     return d["STAGES"] * (d["BM"] // 64 + -(-d["BN"] // 64)) * 64 * 128 + 16 * d["STAGES"]
 

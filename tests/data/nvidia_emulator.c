@@ -422,24 +422,26 @@ static void nv_mma(cell *b, int d, int a, int from_b, int c, int zero, int type)
     go_on(m);
 }
 
-/* Element (r, k) of a matrix of wgmma.  With the 128-byte swizzle rows have 128 bytes, of r, or transposed of k;
-   without one 8 rows of r have 16 bytes each, `leading` bytes further the next k, `stride` bytes the next r. */
+/* Element (r, k) of a matrix of wgmma.  With the swizzles of 128, 64 and 32 bytes rows have as many, of r, or with the
+   first transposed of k; without one 8 rows of r have 16 bytes each, `leading` bytes further the next k, `stride` bytes
+   the next r. */
 static char *wgmma_element(uint64_t matrix, int transposed, int r, int k, int size)
 {
     const uint32_t start = (matrix & 0x3fff) << 4, leading = (matrix >> 16 & 0x3fff) << 4;
-    const uint32_t stride = (matrix >> 32 & 0x3fff) << 4;
-    const uint32_t in_row = 128 / size, in_chunk = 16 / size, begin = (uint32_t)(uintptr_t)__start_nv_local;
+    const uint32_t stride = (matrix >> 32 & 0x3fff) << 4, mode = matrix >> 62;
+    const uint32_t row = mode ? 256 >> mode : 16;
+    const uint32_t in_row = row / size, in_chunk = 16 / size, begin = (uint32_t)(uintptr_t)__start_nv_local;
     uint32_t at;
-    if ((matrix >> 62 != 1 && matrix >> 62 != 0) || (matrix >> 49 & 7) || (transposed && !(matrix >> 62)))
+    if ((matrix >> 49 & 7) || (transposed && mode != 1))
         fail("wgmma: a matrix that is not known here: %#llx", (unsigned long long)matrix);
-    if (matrix >> 62 == 0)
+    if (mode == 0)
         at = start + r / 8 * stride + r % 8 * 16 + k / in_chunk * leading + k % in_chunk * size;
     else if (transposed)
         at = start + r / in_row * leading + k / 8 * stride + k % 8 * 128 + r % in_row * size;
     else
-        at = start + r / 8 * stride + r % 8 * 128 + k * size;
-    if (matrix >> 62)
-        at ^= (at >> 7 & 7) << 4;
+        at = start + r / 8 * stride + r % 8 * row + k * size;
+    if (mode)
+        at ^= (at >> 7 & (row / 16 - 1)) << 4;
     return local_at(begin + ((at - begin) & (ALL_LOCAL - 1)), size);
 }
 /* d (64 x n floats, in cells 0 to n / 2 - 1 of the work-items of a warpgroup) = or += left right, of `depth`. */
@@ -479,6 +481,31 @@ static void nv_wgmma(cell *b, int n, int keep, int transposed_a, int transposed_
             wgmma_right[k][c] = type == HALF ? half_of(bits) : bfloat_of(bits);
         }
     }
+    wgmma_products(m, n, keep, 16);
+    go_on(m);
+}
+/* Likewise of a in registers, words of two numbers as mma.sync has them, and of matrix b. */
+static void nv_wgmma_registers(cell *b, int n, int keep, int transposed_b, int type)
+{
+    static const char what[] = "wgmma of registers";
+    meeting *m = &warpgroups[self->id / WARPGROUP];
+    if (!meet(m, WARPGROUP, self->id % WARPGROUP, what, b))
+        return;
+    const uint64_t of_b = m->operands[0][n / 2 + 4];
+    for (int i = 0; i < WARPGROUP; i++) {
+        if (m->operands[i][n / 2 + 4] != of_b)
+            fail("wgmma: work-items of a warpgroup name different matrices");
+        for (int j = 0; j < 8; j++) {
+            const uint16_t bits = U32(m->operands[i][n / 2 + j / 2]) >> j % 2 * 16;
+            wgmma_left[i / 32 * 16 + i % 32 / 4 + j / 2 % 2 * 8][i % 4 * 2 + j % 2 + j / 4 * 8] =
+                type == HALF ? half_of(bits) : bfloat_of(bits);
+        }
+    }
+    for (int k = 0; k < 16; k++)
+        for (int c = 0; c < n; c++) {
+            const uint16_t bits = *(uint16_t *)wgmma_element(of_b, transposed_b, c, k, 2);
+            wgmma_right[k][c] = type == HALF ? half_of(bits) : bfloat_of(bits);
+        }
     wgmma_products(m, n, keep, 16);
     go_on(m);
 }

@@ -25,6 +25,10 @@ typedef struct {
     int images, rows, pitch; /* positions of an image: rows of `pitch` */
     int low, span; /* position + low is read by the first tap, position + low + span by the last */
     int tiles, group_tiles; /* all, and of a work-group */
+    int planes, taps_d; /* of y; conv has rows and columns only, without strides */
+    int d, step_d, first_d, tap_d; /* planes of x, as for the other axes in conv_args.h */
+    int x_d, w_d, y_d; /* strides along the depth */
+    mx_divisor by_planes;
 } mx_nv_rows;
 
 /* sum_tiles */

@@ -1,18 +1,28 @@
-/* Implicit GEMM by wgmma where one copy of x in local memory serves all taps: no stride, up to 64 filters, and 64
+/* Implicit GEMM by wgmma where one copy of x in local memory serves many taps: up to 64 filters, and 16, 32 or 64
  * channels or, with CHUNKS, up to four.  Half or bfloat16, sums in float: y = alpha * x w + beta * y.  Needs SM_90A.
  *
  *   positions: pixels of padded images, rows of `pitch`, halos shared; tap (i, j) of position m is at m + constant
  *
- *   | work-group 0: tiles 0 .. group_tiles - 1 | work-group 1 ...    a tile is BP = 256 positions x all filters
- *   |-- 64 positions a block -->                                     4 consumers: 64 positions of it each, all taps
+ *   | work-group 0: tiles 0 .. group_tiles - 1 | work-group 1 ...    a tile is BP positions x all filters
+ *   |-- 64 positions a block -->                                     BP / 64 consumers: 64 positions each, all taps
  *   ring: | block | block | block | ... | mirror of the first |      1 producer: copies each block of x once
  *
+ * With UNIT, volumes: a tile's taps meet units of x, of UNIT blocks each, BP positions of a plane and their halo, one for
+ * each tap along the depth.  Tiles are numbered along the depth first.
+ *
+ *   ring: | unit | unit | unit | unit |      KEPT 0: a tile's units one after the other, each for its own taps
+ *          o - 1    o     o + 1  o + 2       KEPT 1: the next tile has all of them but the first, and a new one
+ *
  * Grid: one axis, local THREADS, global THREADS * ceil(tiles / group_tiles).
- * Without CHUNKS a position is a row of 64 channels, swizzled: chunk c of row r is at c ^ (r % 8).  With CHUNKS x is a
- * packed copy (pack_narrow): PLANES for the rows that a vertical stride takes in turn, a position is one chunk of two
- * pixels by four channels, and CHUNKS of them, `tap_w` positions from one to the next, are the taps of a row.
- * Local memory: a ring of BLOCKS of x, and all of w.  Two mbarriers a block, full and empty.
- * Bound by: reading x once from memory, and storing y.
+ * Without CHUNKS a position is a row of CHANNELS, of which `reduced` are copied, and the chunks of 16 bytes that share
+ * 128 bytes, or 1024 of 64 channels, are swizzled as wgmma wants it (MX_SWIZZLED).  With CHUNKS x is a packed copy
+ * (pack_narrow): PLANES for the rows that a vertical stride takes in turn, a position is one chunk of two pixels by four
+ * channels, and CHUNKS of them, `tap_w` positions from one to the next, are the taps of a row.
+ * X_IN_REGISTERS: consumers bring rows of x into registers, since as matrices of local memory those that begin at no
+ * multiple of eight take longer.
+ * Local memory: a ring of BLOCKS of x, or STAGES units, and all of w.  Two mbarriers a block or unit, full and empty.
+ * Bound by: reading x once from memory, and storing y; with many taps by local memory, of which a product of 64 x 64
+ * reads 4 KB in 32 clocks, of 64 x 32 3 KB in 16.
  */
 #ifndef X_TYPE
 #define X_TYPE half
@@ -20,8 +30,26 @@
 #ifndef BF /* 32 or 64 */
 #define BF 64
 #endif
-#ifndef CHUNKS /* even; 0: rows of 64 channels */
+#ifndef CHUNKS /* even; 0: rows of CHANNELS */
 #define CHUNKS 0
+#endif
+#ifndef CHANNELS /* 16, 32 or 64 */
+#define CHANNELS 64
+#endif
+#ifndef BP /* multiples of 64; 256 without UNIT */
+#define BP 256
+#endif
+#ifndef UNIT /* blocks of a unit */
+#define UNIT 0
+#endif
+#ifndef KEPT
+#define KEPT 0
+#endif
+#ifndef X_IN_REGISTERS /* not with CHUNKS; 64 channels would need more registers than 640 work-items have */
+#define X_IN_REGISTERS (UNIT && CHANNELS < 64)
+#endif
+#ifndef STAGES /* units of the ring; with KEPT more than a tile has */
+#define STAGES 2
 #endif
 #ifndef PLANES /* 1 or 2 */
 #define PLANES 1
@@ -32,7 +60,7 @@
 #ifndef DEPTHS /* of w: 64 numbers of the reduced axis */
 #define DEPTHS 9
 #endif
-#ifndef W_TRANSPOSED /* 1: w_k leads from one channel to the next, filters are contiguous; BF is 64 */
+#ifndef W_TRANSPOSED /* 1: w_k leads from one channel to the next, filters are contiguous; with BF 32 turned here */
 #define W_TRANSPOSED 0
 #endif
 #ifndef VEC
@@ -51,7 +79,6 @@
 #include "conv/nvidia/hopper_args.h"
 #include "conv/nvidia/wgmma.h"
 
-#define BP 256
 #define CONSUMERS (BP / 64)
 #define THREADS (128 * CONSUMERS + 128)
 #define WGMMA MX_JOIN(MX_WGMMA_, BF)
@@ -59,17 +86,31 @@
 #define POSITION_BYTES 16
 #define MIRRORED 2 /* blocks that are repeated behind the ring: a product's rows may begin in its last block */
 #else
-#define POSITION_BYTES 128
+#define POSITION_BYTES (2 * CHANNELS)
 #define MIRRORED 1
+#define POSITION_CHUNKS (CHANNELS / 8)
+#define MX_SWIZZLED(chunk, row) ((chunk) ^ ((row) * POSITION_BYTES >> 7 & POSITION_CHUNKS - 1)) /* of aligned rows */
+#define ROWS_AT_ONCE (128 / POSITION_CHUNKS)
+#define TAPS (DEPTHS * 64 / CHANNELS)
 #endif
 #define BLOCK_BYTES (64 * POSITION_BYTES)
-#define PLANE_BYTES ((BLOCKS + MIRRORED) * BLOCK_BYTES)
 #define W_BYTES (BF * ROW_BYTES)
-#if W_TRANSPOSED
-#define TRANS "0, 1"
+#if UNIT
+#define UNIT_BYTES (UNIT * BLOCK_BYTES)
+#define RING_BYTES (STAGES * UNIT_BYTES)
+#define SLOTS STAGES
+#else
+#define PLANE_BYTES ((BLOCKS + MIRRORED) * BLOCK_BYTES)
+#define RING_BYTES (PLANES * PLANE_BYTES)
+#define SLOTS BLOCKS
+#endif
+#define W_TURNED (W_TRANSPOSED && BF == 32)
+#define W_IN_PLACE (W_TRANSPOSED && BF == 64) /* rows are channels */
+#if W_IN_PLACE
+#define TRANS_W "1"
 #define B_STEP (16 * ROW_BYTES) /* bytes to the next 16 numbers of the reduced axis */
 #else
-#define TRANS "0, 0"
+#define TRANS_W "0"
 #define B_STEP 32
 #endif
 
@@ -96,10 +137,59 @@ static inline int mx_filter_in_y(int k, const mx_nv_rows *g)
 #define WG_ROWS 1
 #define MX_PROBLEM mx_nv_rows
 #define MX_CONV(problem) (&(problem)->conv)
-#define PERMUTE_FILTERS (!W_TRANSPOSED && !LOCAL_EPILOGUE)
+#define PERMUTE_FILTERS (!W_IN_PLACE && !LOCAL_EPILOGUE)
 #include "conv/nvidia/hopper_store.h"
 #if LOCAL_EPILOGUE
 #include "conv/nvidia/hopper_runs.h"
+#endif
+
+#if !CHUNKS
+/* A tap: where it is in w; in x its unit from bit 16 on, LAST_OF_UNIT, and below positions behind its unit's first. */
+typedef struct {
+    int w, x;
+} mx_tap;
+#define LAST_OF_UNIT (1 << 30)
+#define MX_UNIT_OF(x) ((x) >> 16 & 0x3fff)
+#define MX_PLACE_OF(x) ((x)&0xffff)
+
+static inline mx_tap mx_tap_of(int number, const mx_nv_rows *g)
+{
+    const int taps_h = g->conv.taps_h, taps_w = g->conv.taps_w, row = number / taps_w, tap_w = number - row * taps_w;
+    const int tap_d = row / taps_h, tap_h = row - tap_d * taps_h;
+    const int h = g->conv.first_h + tap_h * g->conv.tap_h, w = g->conv.first_w + tap_w * g->conv.tap_w;
+    const bool last = tap_h == taps_h - 1 && tap_w == taps_w - 1;
+    const mx_tap tap = {tap_d * g->w_d + tap_h * g->conv.w_h + tap_w * g->conv.w_w,
+                        tap_d << 16 | (last ? LAST_OF_UNIT : 0) | (h * g->pitch + w - g->low)};
+    return tap;
+}
+
+#define COPIES (POSITION_CHUNKS / 2) /* of a work-item in a block */
+
+/* Where the positions of a block are in a plane of x, -1 for pads; `position` counts from one more image, so that those
+ * before the first are not negative. */
+static inline void mx_find_block(int *from, int position, const mx_nv_rows *g)
+{
+#pragma unroll
+    for (int i = 0; i < COPIES; i++) {
+        const int at = position + i * ROWS_AT_ONCE, n = mx_quotient(at, g->conv.by_image);
+        const int rest = at - n * (g->rows * g->pitch), h = mx_quotient(rest, g->conv.by_row);
+        const int w = rest - h * g->pitch;
+        const bool valid = n >= 1 && n <= g->images && h < g->conv.h && w < g->conv.w;
+        from[i] = valid ? (n - 1) * g->conv.x_n + h * g->conv.x_h + w * g->conv.x_w : -1;
+    }
+}
+
+static inline void mx_copy_block(uint to, __global const ushort *x, const int *from, bool inside, bool aligned)
+{
+#pragma unroll
+    for (int i = 0; i < COPIES; i++) {
+        const bool valid = inside && from[i] >= 0;
+        if (aligned)
+            MX_COPY16(to + i * ROWS_AT_ONCE * POSITION_BYTES, x + (valid ? from[i] : 0), valid);
+        else
+            mx_copy_halves(to + i * ROWS_AT_ONCE * POSITION_BYTES, x + (valid ? from[i] : 0), valid);
+    }
+}
 #endif
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper_rows(
@@ -111,17 +201,27 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     EPILOGUE_MORE)
 {
     EPILOGUE_BEGIN(Y, y_offset);
-    __local uint4 ring[PLANES * PLANE_BYTES / 16] __attribute__((aligned(1024)));
+    __local uint4 ring[RING_BYTES / 16] __attribute__((aligned(1024)));
     __local uint4 filters[DEPTHS * W_BYTES / 16] __attribute__((aligned(1024)));
-    __local ulong barriers[2 * BLOCKS]; /* full, empty */
+    __local ulong barriers[2 * SLOTS]; /* full, empty */
+#if !CHUNKS
+    __local mx_tap taps[TAPS];
+#endif
 #if LOCAL_EPILOGUE
     __local uint4 runs[CONSUMERS * RUN_BYTES / 16] __attribute__((aligned(1024)));
 #endif
     const int item = get_local_id(0), lane = item & 31, role = item >> 7;
     const int first = get_group_id(0) * g.group_tiles, count = min(g.group_tiles, g.tiles - first);
-    const int blocks = (count * BP + g.span + 63) / 64;
     const uint shared = mx_shared(ring), w_shared = mx_shared(filters);
-    const uint full = mx_shared(barriers), empty = full + 8 * BLOCKS;
+    const uint full = mx_shared(barriers), empty = full + 8 * SLOTS;
+#if CHUNKS
+    const int taps_all = g.conv.taps_h;
+#else
+    const int taps_all = g.taps_d * g.conv.taps_h * g.conv.taps_w;
+#endif
+#if !UNIT
+    const int blocks = (count * BP + g.span + 63) / 64;
+#endif
 
     X += x_offset;
     W += w_offset + g.conv.w_first;
@@ -134,21 +234,42 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #endif
     const bool x_aligned = ((ulong)X & 15) == 0, w_aligned = ((ulong)W & 15) == 0;
     if (item == 0)
-        mx_ring_begin(full, BLOCKS, 128, 4 * CONSUMERS);
+        mx_ring_begin(full, SLOTS, 128, 4 * CONSUMERS);
+#if !CHUNKS
+    if (item < taps_all)
+        taps[item] = mx_tap_of(item, &g);
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
     for (int i = item; i < DEPTHS * W_BYTES / 16; i += THREADS) {
+#if W_TURNED /* neighbours have neighbouring filters */
+        const int row = i % BF, chunk = i / BF & 7, depth = i / (8 * BF);
+#else
         const int chunk = i & 7, row = i / 8 % BF, depth = i / (8 * BF);
-        const int k = W_TRANSPOSED ? depth * 64 : depth * 64 + chunk * 8, tap = k / g.conv.reduced;
-        const int c = k - tap * g.conv.reduced, tap_h = tap / g.conv.taps_w, tap_w = tap - tap_h * g.conv.taps_w;
-        const bool valid = tap_h < g.conv.taps_h && (W_TRANSPOSED ? chunk * 8 : row) < g.conv.filters;
+#endif
+        const int k = depth * 64 + (W_IN_PLACE ? row : chunk * 8);
+        const int filter = W_IN_PLACE ? chunk * 8 : row;
+#if CHUNKS
+        const int tap = k / g.conv.reduced, c = k - tap * g.conv.reduced, tap_at = tap * g.conv.w_h;
+        const bool valid = tap < taps_all && filter < g.conv.filters;
+#else
+        const int tap = k / CHANNELS, c = k % CHANNELS, tap_at = taps[min(tap, taps_all - 1)].w;
+        const bool valid = tap < taps_all && c < g.conv.reduced && filter < g.conv.filters;
+#endif
         __global const ushort *from =
-            W + (valid ? row * g.conv.w_k + tap_h * g.conv.w_h + tap_w * g.conv.w_w
-                          + (W_TRANSPOSED ? chunk * 8 : c) : 0);
+            W + (valid ? tap_at + (W_TRANSPOSED ? c * g.conv.w_k + filter : filter * g.conv.w_k + c) : 0);
         const int place = PERMUTE_FILTERS ? mx_permuted(row) : row;
         const uint to = w_shared + depth * W_BYTES + place * ROW_BYTES + ((chunk ^ (place & 7)) << 4);
+#if W_TURNED
+        for (int e = 0; e < 8; e++) {
+            const ushort value = valid ? from[e * g.conv.w_k] : (ushort)0;
+            asm volatile("st.shared.b16 [%0], %1;" ::"r"(to + 2 * e), "h"(value) : "memory");
+        }
+#else
         if (w_aligned)
             MX_COPY16(to, from, valid);
         else
             mx_copy_halves(to, from, valid);
+#endif
     }
     MX_COMMIT();
     MX_WAIT(0);
@@ -161,46 +282,57 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const int plane = (item & 127) >> 6, row = item & 63;
         const uint to = shared + plane * PLANE_BYTES + row * POSITION_BYTES;
 #else
-        const int chunk = item & 7, row = (item & 127) >> 3;
-        const uint to = shared + row * POSITION_BYTES + ((chunk ^ (row & 7)) << 4);
+        const int chunk = item % POSITION_CHUNKS, row = (item & 127) / POSITION_CHUNKS;
+        const uint to = shared + row * POSITION_BYTES + (MX_SWIZZLED(chunk, row) << 4);
+        const bool has_chunk = chunk * 8 < g.conv.reduced;
+        X += has_chunk ? chunk * 8 : 0;
 #endif
         const int image = g.rows * g.pitch;
-        /* Positions before the first image count from one more image, so that they are not negative. */
+#if UNIT
+        for (int tile = 0; tile < count; tile++) {
+            const int column = mx_quotient(first + tile, g.by_planes), o = first + tile - column * g.planes;
+            for (int unit = KEPT && tile > 0 && o > 0 ? g.taps_d - 1 : 0; unit < g.taps_d; unit++) {
+                const int d = o * g.step_d + g.first_d + unit * g.tap_d;
+                const bool inside = has_chunk && d >= 0 && d < g.d;
+                mx_barrier_wait(empty + 8 * slot, parity);
+#pragma unroll 1
+                for (int block = 0; block < UNIT; block++) {
+                    int from[COPIES];
+                    mx_find_block(from, column * BP + g.low + image + row + block * 64, &g);
+                    mx_copy_block(to + slot * UNIT_BYTES + block * BLOCK_BYTES, X + (inside ? d * g.x_d : 0), from,
+                                  inside, x_aligned);
+                }
+                if (x_aligned)
+                    mx_barrier_arrive_copied(full + 8 * slot);
+                else
+                    mx_barrier_arrive(full + 8 * slot);
+                if (++slot == STAGES)
+                    slot = 0, parity ^= 1;
+            }
+        }
+#else
         int position = first * BP + g.low + image + row;
         for (int block = 0; block < blocks; block++) {
 #if CHUNKS
             const int n = mx_quotient(position, g.conv.by_image), rest = position - n * image;
             const bool valid = n >= 1 && n <= g.images;
             __global const ushort *from = X + (valid ? (((n - 1) * PLANES + plane) * image + rest) * 8 : 0);
+#else
+            int from[COPIES];
+            mx_find_block(from, position, &g);
+#endif
             mx_barrier_wait(empty + 8 * slot, parity);
             for (int again = 0; again < (slot < MIRRORED ? 2 : 1); again++) {
                 const uint at = to + (slot + again * BLOCKS) * BLOCK_BYTES;
+#if CHUNKS
                 if (plane < PLANES && x_aligned)
                     MX_COPY16(at, from, valid);
                 else if (plane < PLANES)
                     mx_copy_halves(at, from, valid);
-            }
 #else
-            int from[4];
-            bool valid[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int at = position + i * 16, n = mx_quotient(at, g.conv.by_image), rest = at - n * image;
-                const int h = mx_quotient(rest, g.conv.by_row), w = rest - h * g.pitch;
-                valid[i] = n >= 1 && n <= g.images && h < g.conv.h && w < g.conv.w;
-                from[i] = valid[i] ? (n - 1) * g.conv.x_n + h * g.conv.x_h + w * g.conv.x_w + chunk * 8 : 0;
-            }
-            mx_barrier_wait(empty + 8 * slot, parity);
-            for (int again = 0; again < (slot < MIRRORED ? 2 : 1); again++) {
-                const uint at = to + (slot + again * BLOCKS) * BLOCK_BYTES;
-#pragma unroll
-                for (int i = 0; i < 4; i++)
-                    if (x_aligned)
-                        MX_COPY16(at + i * 16 * POSITION_BYTES, X + from[i], valid[i]);
-                    else
-                        mx_copy_halves(at + i * 16 * POSITION_BYTES, X + from[i], valid[i]);
-            }
+                mx_copy_block(at, X, from, has_chunk, x_aligned);
 #endif
+            }
             if (x_aligned)
                 mx_barrier_arrive_copied(full + 8 * slot);
             else
@@ -209,32 +341,51 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             if (++slot == BLOCKS)
                 slot = 0, parity ^= 1;
         }
+#endif
     } else {
 #if CHUNKS
         /* Without a swizzle: 8 rows of 16 bytes, the next chunk tap_w positions on, the next 8 rows behind them. */
         const ulong a_matrix = (ulong)(shared >> 4 & 0x3fff) | (ulong)g.conv.tap_w << 16 | (ulong)(128 >> 4) << 32;
+#elif X_IN_REGISTERS
+        /* Lane l of a warp of 16 rows has row l % 16 and the first or the second 8 of 16 channels. */
+        const int own_row = (item >> 5 & 3) * 16 + (lane & 15), own_chunk = lane >> 4;
 #else
-        const ulong a_matrix = mx_wg_matrix(shared, 0);
+        const ulong a_matrix = mx_wg_narrow(shared, POSITION_BYTES);
 #endif
         const ulong b_matrix = mx_wg_matrix(w_shared, 64 * ROW_BYTES);
-        int slot = 0, parity = 0, ready = 0, freed = 0, at = role * 64; /* this tile's first position in the ring */
+        int slot = 0, parity = 0; /* what is waited for next */
+#if UNIT
+        int head = 0, have = 0; /* the slot of this tile's first unit, and how many it has waited for */
+#else
+        int ready = 0, freed = 0, at = role * 64; /* this tile's first position in the ring */
+#endif
         for (int tile = 0; tile < count; tile++) {
+            float sums[WG_ROWS][BF / 2];
+#pragma unroll
+            for (int j = 0; j < BF / 2; j++)
+                sums[0][j] = 0;
+#if UNIT
+            const int column = mx_quotient(first + tile, g.by_planes), o = first + tile - column * g.planes;
+            const bool ends = !KEPT || tile + 1 == count || o + 1 == g.planes; /* the next tile has no unit of this one */
+            const int m0 = column * BP;
+            __global MX_STORED *y = Y + (long)o * g.y_d;
+            uint before = 0; /* the barrier of a unit whose last products are under way */
+            int stage = 0;
+#else
+            const int m0 = (first + tile) * BP;
+            __global MX_STORED *y = Y;
             const int need = (tile * BP + BP - 1 + g.span) / 64 + 1;
             for (; ready < min(need, blocks); ready++) {
                 mx_barrier_wait(full + 8 * slot, parity);
                 if (++slot == BLOCKS)
                     slot = 0, parity ^= 1;
             }
-            float sums[WG_ROWS][BF / 2];
-#pragma unroll
-            for (int j = 0; j < BF / 2; j++)
-                sums[0][j] = 0;
             MX_WG_PUBLISH();
-            int tap_h = 0, tap_w = 0;
-            for (int tap = 0; tap < (CHUNKS ? g.conv.taps_h : g.conv.taps_h * g.conv.taps_w); tap++) {
-                MX_WG_FENCE();
+#endif
 #if CHUNKS
+            for (int tap = 0; tap < taps_all; tap++) {
                 const int row = tap * g.conv.tap_h, plane = row % PLANES;
+                MX_WG_FENCE();
 #pragma unroll
                 for (int i = 0; i < CHUNKS / 2; i++) {
                     const int k = tap * (CHUNKS / 2) + i;
@@ -243,24 +394,86 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                     WGMMA(sums[0], a_matrix + ((plane * PLANE_BYTES + from * POSITION_BYTES) >> 4),
                           b_matrix + (((k >> 2) * W_BYTES + (k & 3) * 32) >> 4), "1", "0, 0");
                 }
-#else
-                int from = at + (g.conv.first_h + tap_h * g.conv.tap_h) * g.pitch + g.conv.first_w
-                           + tap_w * g.conv.tap_w - g.low;
-                from = from >= BLOCKS * 64 ? from - BLOCKS * 64 : from;
-#pragma unroll
-                for (int k = 0; k < 4; k++)
-                    WGMMA(sums[0], a_matrix + ((from * POSITION_BYTES + k * 32) >> 4),
-                          b_matrix + ((tap * W_BYTES + k * B_STEP) >> 4), "1", TRANS);
-                if (++tap_w == g.conv.taps_w)
-                    tap_w = 0, tap_h++;
-#endif
                 MX_WG_COMMIT();
                 MX_WG_WAIT(1);
             }
+#else
+/* The next tap's x, once it is there. */
+#if UNIT
+#define BEGIN_TAP()                                                                                                   \
+    const int found = taps[tap].x, unit = MX_UNIT_OF(found);                                             \
+    stage = KEPT ? head + unit : stage;                                                                               \
+    stage = stage >= STAGES ? stage - STAGES : stage;                                                                 \
+    if (unit >= have) {                                                                                               \
+        mx_barrier_wait(full + 8 * slot, parity);                                                                     \
+        MX_WG_PUBLISH();                                                                                              \
+        have++;                                                                                                       \
+        stage = slot;                                                                                                 \
+        if (++slot == STAGES)                                                                                         \
+            slot = 0, parity ^= 1;                                                                                    \
+    }                                                                                                                 \
+    const int from = stage * (UNIT * 64) + role * 64 + MX_PLACE_OF(found)
+#define END_TAP()                                                                                                     \
+    if (lane == 0 && before != 0)                                                                                     \
+        mx_barrier_arrive(before);                                                                                    \
+    before = (found & LAST_OF_UNIT) && (ends || unit == 0) ? empty + 8 * stage : 0
+#else
+#define BEGIN_TAP()                                           \
+    int from = at + MX_PLACE_OF(taps[tap].x);    \
+    from = from >= BLOCKS * 64 ? from - BLOCKS * 64 : from
+#define END_TAP()
+#endif
+/* w of 16 channels of a tap. */
+#define B_OF(i)                                                                                                       \
+    (b_matrix + (((tap * (CHANNELS / 16) + (i)) / 4 * W_BYTES + (tap * (CHANNELS / 16) + (i)) % 4 * B_STEP) >> 4))
+#if X_IN_REGISTERS
+/* One set of registers is loaded while wgmma reads the other. */
+#define MULTIPLY_TAP(a)                                                                                              \
+    do {                                                                                                              \
+        BEGIN_TAP();                                                                                                  \
+        const uint x_at = (from + own_row) * POSITION_BYTES;                                                          \
+        const uint own = shared + x_at + (own_chunk << 4) ^ (x_at >> 7 & POSITION_CHUNKS - 1) << 4;                   \
+        _Pragma("unroll") for (int i = 0; i < CHANNELS / 16; i++)                                                \
+            MX_LDMATRIX((a)[i][0], (a)[i][1], (a)[i][2], (a)[i][3], own ^ i << 5);                                    \
+        MX_WG_FENCE();                                                                                                \
+        _Pragma("unroll") for (int i = 0; i < CHANNELS / 16; i++)                                                \
+            MX_JOIN(MX_WGMMA_REGISTERS_, BF)(sums[0], (a)[i], B_OF(i), TRANS_W);                                      \
+        MX_WG_COMMIT();                                                                                               \
+        MX_WG_WAIT(1);                                                                                                \
+        END_TAP();                                                                                                    \
+    } while (0)
+            uint a[CHANNELS / 16][4], other[CHANNELS / 16][4];
+            for (int tap = 0; tap < taps_all; tap++) {
+                MULTIPLY_TAP(a);
+                if (++tap == taps_all)
+                    break;
+                MULTIPLY_TAP(other);
+            }
+#else
+            for (int tap = 0; tap < taps_all; tap++) {
+                BEGIN_TAP();
+                MX_WG_FENCE();
+#pragma unroll
+                for (int i = 0; i < CHANNELS / 16; i++)
+                    WGMMA(sums[0], a_matrix + ((from * POSITION_BYTES + i * 32) >> 4), B_OF(i), "1",
+                          "0, " TRANS_W);
+                MX_WG_COMMIT();
+                MX_WG_WAIT(1);
+                END_TAP();
+            }
+#endif
+#endif
             MX_WG_WAIT(0);
 #pragma unroll
             for (int j = 0; j < BF / 2; j++)
                 MX_WG_HOLD(sums[0][j]);
+#if UNIT
+            if (lane == 0 && before != 0)
+                mx_barrier_arrive(before);
+            head += ends ? g.taps_d : 1;
+            head = head >= STAGES ? head - STAGES : head;
+            have = ends ? 0 : g.taps_d - 1;
+#else
             if (lane == 0)
                 for (int i = 0; i < BP / 64; i++) {
                     mx_barrier_arrive(empty + 8 * freed);
@@ -269,28 +482,24 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 }
             at += BP;
             at = at >= BLOCKS * 64 ? at - BLOCKS * 64 : at;
-            const int m0 = (first + tile) * BP;
-#if defined(EPILOGUE) && !SCALED
-#if CHANNELS_LAST
-            MX_SCALE_COLUMNS(sums[0], WN / 2, 0, 0, g.conv.filters, lane, PERMUTE_FILTERS)
-#else
-#error "rows of this kernel's product are pixels"
 #endif
+#if defined(EPILOGUE) && !SCALED
+            MX_SCALE_COLUMNS(sums[0], WN / 2, 0, 0, g.conv.filters, lane, PERMUTE_FILTERS)
             MX_FINISH(sums[0], WN / 2)
 #endif
 #ifdef EPILOGUE
-            const bool plainly = MX_PLAIN_EPILOGUE && ((ulong)Y & (sizeof(MX_STORED) * VEC - 1)) == 0;
+            const bool plainly = MX_PLAIN_EPILOGUE && ((ulong)y & (sizeof(MX_STORED) * VEC - 1)) == 0;
 #else
-            const bool plainly = alpha == 1 && beta == 0 && ((ulong)Y & (sizeof(MX_STORED) * VEC - 1)) == 0;
+            const bool plainly = alpha == 1 && beta == 0 && ((ulong)y & (sizeof(MX_STORED) * VEC - 1)) == 0;
 #endif
             if (plainly)
 #if LOCAL_EPILOGUE
-                mx_store_runs(sums, Y, m0, 0, &g, role, mx_shared(runs) + role * RUN_BYTES);
+                mx_store_runs(sums, y, m0, 0, &g, role, mx_shared(runs) + role * RUN_BYTES);
 #else
-                mx_store_tile(sums, Y, m0, 0, &g, alpha, beta, true, role MX_ROOTS MX_STORE_ARGS(0));
+                mx_store_tile(sums, y, m0, 0, &g, alpha, beta, true, role MX_ROOTS MX_STORE_ARGS(0));
 #endif
             else
-                mx_store_tile(sums, Y, m0, 0, &g, MX_STORE_ALPHA, beta, false, role MX_ROOTS MX_STORE_ARGS(0));
+                mx_store_tile(sums, y, m0, 0, &g, MX_STORE_ALPHA, beta, false, role MX_ROOTS MX_STORE_ARGS(0));
         }
     }
 }

@@ -4,8 +4,8 @@
  *   sum over a split's pixels of dy[pixel][filter] * x[pixel + (i, j)][c]; columns: `reduced` channels a tap
  *
  *   K-slices of 64 pixels ->
- *   tile 0 |= group 0 =|= group 1 =|= group 2 =|      PERSISTENT 0: a work-group has `split_slices` slices of one tile
- *   tile 1 |= group 3 =| ...
+ *   tile 0 |= group 0 =|= group 1 =|= group 2 =|      PERSISTENT 0: a work-group has `split_slices` slices of one tile,
+ *   tile 1 |= group 3 =| ...                          next to each other or, with TOGETHER, one of each `splits`
  *   tile 0 |= group 0 =====|= group 1 =|              PERSISTENT 1 (stream-K): the slices of all tiles in a row,
  *   tile 1 |= group 1 =|= group 2 =====|              the next `split_slices` each, from tile to tile
  *
@@ -37,6 +37,9 @@
 #endif
 #ifndef PERSISTENT
 #define PERSISTENT 0
+#endif
+#ifndef TOGETHER /* 1: groups go through the pixels together, so that the L2 has what taps read again; not PERSISTENT */
+#define TOGETHER 0
 #endif
 #ifndef BM /* filters of a tile: multiples of 64 */
 #define BM 128
@@ -124,6 +127,9 @@ static inline void mx_store_weights(float (*sums)[WN / 2], __global ushort *to, 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper_weights(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict Y, long y_offset,
     __global float *restrict partial, long partial_offset, const MX_PROBLEM MX_GIVEN, const int split_slices
+#if TOGETHER
+    , const int splits
+#endif
 #if DIRECT
     , __global ushort *restrict W, long w_offset, const int w_k, const float alpha, const float beta
 #endif
@@ -140,8 +146,14 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     const int slices = (g.pixels + DEPTH - 1) / DEPTH, number = get_group_id(0);
     /* The first tile and slice of this group, and how many slices it has. */
     int tile = PERSISTENT ? number * split_slices / slices : number % tiles;
+#if TOGETHER
+#define SLICE_STEP splits
+    int first = number / tiles, left = (slices - first + splits - 1) / splits;
+#else
+#define SLICE_STEP 1
     int first = PERSISTENT ? number * split_slices - tile * slices : number / tiles * split_slices;
     int left = min(split_slices, PERSISTENT ? tiles * slices - number * split_slices : slices - first);
+#endif
 
     X += x_offset;
     Y += y_offset;
@@ -160,10 +172,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4) + run * (ROW_BYTES / RUNS) % 16;
         int stage = 0, parity = 1;
         for (; left > 0; tile++, first = 0) {
-            const int end = first + min(left, slices - first), group = tile / (down * across);
+            const int own = PERSISTENT ? min(left, slices - first) : left, end = first + own * SLICE_STEP, group = tile / (down * across);
             const int m0 = tile % down * BM, n0 = tile / down % across * BN;
             const int y_group = group * g.y_g, x_group = group * g.x_g;
-            left -= end - first;
+            left -= own;
 #if CONTIGUOUS_PIXELS
             int pixel = first * DEPTH + run * CONTIGUOUS_PIXELS;
 #else
@@ -197,7 +209,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             mx_nv_places places = mx_places(pixel, y_group, x_group, &MX_GIVEN);
 #endif
 #endif
-            for (int slice = first; slice < end; slice++) {
+            for (int slice = first; slice < end; slice += SLICE_STEP) {
                 const uint at = to + stage * STAGE_BYTES;
 #if CONTIGUOUS_PIXELS
                 const int n = mx_quotient(pixel, g.by_image), rest = pixel - n * (g.p * g.q);
@@ -259,10 +271,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                     COPY_SLICE(MX_COPY_RUN_UNALIGNED, MX_COPY_RUN_UNALIGNED);
                     mx_barrier_arrive(full + 8 * stage);
                 }
-                pixel += DEPTH;
+                pixel += DEPTH * SLICE_STEP;
 #if FLAT
-                y_from += g.y_w * DEPTH;
-                x_from += g.x_w * DEPTH;
+                y_from += g.y_w * DEPTH * SLICE_STEP;
+                x_from += g.x_w * DEPTH * SLICE_STEP;
 #elif !CONTIGUOUS_PIXELS
                 places = mx_places(pixel, y_group, x_group, &MX_GIVEN); /* while the copies are under way */
 #endif
@@ -279,7 +291,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const int row = role * WG_ROWS * 64 + (item >> 5 & 3) * 16 + (lane >> 2);
         int stage = 0, parity = 0;
         for (; left > 0; tile++, first = 0) {
-            const int own = min(left, slices - first);
+            const int own = PERSISTENT ? min(left, slices - first) : left;
             left -= own;
             float sums[WG_ROWS][WN / 2];
             MX_EACH_SUM_OF_GROUP(i, j)

@@ -70,11 +70,12 @@ static inline void mx_copy_four_floats(uint to, __global const float *from, bool
 
 #define GATHERED 2 /* neighbouring filters that a work-item reads at once; columns one by one */
 
-/* To the nearest number of 11 bits, halves away from zero, once the tensor core has cut the others off; not of a NaN,
- * which would become zero. */
+/* To the nearest number of 11 bits, halves away from zero, once the tensor core has cut the others off.  A NaN would
+ * become zero so, or infinite where only its lowest bits tell: it becomes the one that keeps its upper bits. */
 static inline uint mx_for_cutting(uint bits)
 {
-    asm("{ .reg .pred number; setp.num.f32 number, %0, %0; @number add.u32 %0, %0, 0x1000; }" : "+r"(bits));
+    asm("{ .reg .pred number; setp.num.f32 number, %0, %0; @number add.u32 %0, %0, 0x1000; "
+        "@!number mov.u32 %0, 0x7fffffff; }" : "+r"(bits));
     return bits;
 }
 

@@ -14,6 +14,13 @@ static inline ulong mx_wg_matrix(uint shared, uint leading)
     return (ulong)(shared >> 4 & 0x3fff) | (ulong)(leading >> 4 & 0x3fff) << 16 | (ulong)(1024 >> 4) << 32 | 1ul << 62;
 }
 
+/* Likewise of rows of 32, 64 or 128 bytes of the summed axis, next to each other, 8 of them at a multiple of their size:
+ * chunks of 16 bytes are swapped as in rows of 128 bytes, within their own row. */
+static inline ulong mx_wg_narrow(uint shared, int row_bytes)
+{
+    return (ulong)(shared >> 4 & 0x3fff) | (ulong)(row_bytes >> 1) << 32 | (row_bytes == 128 ? 1ul : row_bytes == 64 ? 2ul : 3ul) << 62;
+}
+
 #define MX_WG_FENCE() asm volatile("//@wgmma.fence.sync.aligned;" ::: "memory")
 #define MX_WG_COMMIT() asm volatile("//@wgmma.commit_group.sync.aligned;" ::: "memory")
 #define MX_WG_WAIT(groups) asm volatile("//@wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory")
@@ -48,6 +55,21 @@ static inline ulong mx_wg_matrix(uint shared, uint leading)
                  "%32, %33, " keep ", 1, 1" MX_WG_LAST(trans) ";"                                                     \
                  : MX_EIGHT(d, 0), MX_EIGHT(d, 8), MX_EIGHT(d, 16), MX_EIGHT(d, 24)                                   \
                  : "l"(a), "l"(b) : "memory")
+/* The same with a, 64 x 16 numbers of 16 bits, in registers as ldmatrix loads them for mma.sync, 16 rows a warp; they must
+ * not change before the wait that d waits for. */
+#define MX_WGMMA_REGISTERS_32(d, a, b, trans)                                                                         \
+    asm volatile("//@wgmma.mma_async.sync.aligned.m64n32" MX_WG_KIND " "                                              \
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "                           \
+                 "{%16, %17, %18, %19}, %20, 1, 1, 1, " trans ";"                                                     \
+                 : MX_EIGHT(d, 0), MX_EIGHT(d, 8)                                                                     \
+                 : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b) : "memory")
+#define MX_WGMMA_REGISTERS_64(d, a, b, trans)                                                                         \
+    asm volatile("//@wgmma.mma_async.sync.aligned.m64n64" MX_WG_KIND " "                                              \
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "                  \
+                 "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "                            \
+                 "{%32, %33, %34, %35}, %36, 1, 1, 1, " trans ";"                                                     \
+                 : MX_EIGHT(d, 0), MX_EIGHT(d, 8), MX_EIGHT(d, 16), MX_EIGHT(d, 24)                                   \
+                 : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b) : "memory")
 #define MX_WGMMA_128(d, a, b, keep, trans)                                                                            \
     asm volatile("//@wgmma.mma_async.sync.aligned.m64n128" MX_WG_KIND " "                                             \
                  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "                  \

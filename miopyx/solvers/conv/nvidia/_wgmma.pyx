@@ -24,6 +24,10 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
         int images, rows, pitch
         int low, span
         int tiles, group_tiles
+        int planes, taps_d
+        int d, step_d, first_d, tap_d
+        int x_d, w_d, y_d
+        mx_divisor by_planes
 
     ctypedef struct mx_nv_tile_sum:
         int channels, taps_w
@@ -35,10 +39,19 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
 cdef enum:
     WEIGHT_TILES = 8
     MOST_TAPS = 15         # either way: a bit for each; or 30 of one row, see LONG_TAPS of conv/nvidia/hopper.h
-    CHOICES_COUNT = 11
+    CHOICES_COUNT = 13
     SLICE = 64             # numbers of 16 bits of a slice
     LOCAL_BYTES = 225000   # likewise for the rings of conv/nvidia/hopper_rows.cl
     CACHED = 40000000      # bytes of x and dy that the L2 keeps
+
+cdef int64_t _most_read_again = 2 * CACHED
+
+
+def limit_read_again(int64_t most=2 * CACHED):
+    """Let groups go through the planes of an x of more bytes together; for tests, which have no such tensors."""
+    global _most_read_again
+    _most_read_again = most
+
 
 # What is read from memory, and of partial sums written and read, in bytes a microsecond.
 cdef double MEMORY_SPEED = 4.2e6, PARTIAL_SPEED = 8e6
@@ -81,6 +94,8 @@ cdef enum:
     T64X256_RESIDENT
     T64X128_RESIDENT
     T128X128_RESIDENT
+    T128X64_RESIDENT
+    T256X64_RESIDENT
 
 cdef choice_t[CHOICES_COUNT] CHOICES
 CHOICES[T128X256] = choice_t(128, 256, 0, 0, 0.79, 1.5)
@@ -94,13 +109,20 @@ CHOICES[T192X128] = choice_t(192, 128, 0, 0, 0.55, 2.6)
 CHOICES[T64X256_RESIDENT] = choice_t(64, 256, 1, 1, 0.22, 0.9)
 CHOICES[T64X128_RESIDENT] = choice_t(64, 128, 1, 1, 0.20, 0.35)
 CHOICES[T128X128_RESIDENT] = choice_t(128, 128, 1, 1, 0.35, 0.95)
+CHOICES[T128X64_RESIDENT] = choice_t(128, 64, 1, 1, 0.25, 0.6)
+CHOICES[T256X64_RESIDENT] = choice_t(256, 64, 0, 1, 0.45, 1.0)
 
 
 # How conv/nvidia/hopper_rows.cl goes through positions, pixels with their padding.
 cdef struct rows_t:
     bint used, local_epilogue                # see LOCAL_EPILOGUE
+    bint turned                              # w is transposed and turned, see W_TRANSPOSED
     int64_t rows, pitch, low, span           # see the kernel
     int64_t filters, depths, blocks          # BF, DEPTHS and BLOCKS
+    int64_t channels, positions              # CHANNELS and BP
+    int64_t unit, stages                     # UNIT, zero but for volumes; STAGES
+    bint kept                                # see KEPT
+    int64_t planes, tiles                    # planes of y, tiles in all
 
 
 cdef int64_t _side(int64_t x, int64_t y, int64_t first, int64_t last) noexcept nogil:
@@ -108,54 +130,96 @@ cdef int64_t _side(int64_t x, int64_t y, int64_t first, int64_t last) noexcept n
     return max(x + max(0, -first, y - 1 + last - (x - 1)), y)
 
 
-cdef rows_t _rows_of(const roles_t* r, const mx_nv_conv* g) noexcept nogil:
+cdef rows_t _rows_of(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g) noexcept nogil:
     cdef rows_t o
-    cdef int64_t image = g.p * g.q, h0, h1, w0, w1, w_bytes, position = 128, mirrored = 1, most = 24
+    cdef bint deep = g.p >> 16 != 0
+    cdef int64_t rows = g.p & 0xffff if deep else g.p, image = rows * g.q, images = p.x.len[0], position = 128
+    cdef int64_t h = g.h & 0xffff if deep else g.h, taps_h = g.taps_h & 0xffff if deep else g.taps_h
+    cdef int64_t tap_h = <short> g.tap_h if deep else g.tap_h, first_h = <short> g.first_h if deep else g.first_h
+    cdef int64_t step_h = <short> g.step_h if deep else g.step_h, h0, h1, w0, w1, mirrored = 1, most = 24, left
+    cdef int64_t taps_d = g.taps_h >> 16 if deep else 1, taps = taps_d * taps_h * g.taps_w
     memset(&o, 0, sizeof(o))
-    if g.filters == 1 or g.filters > 64 or g.groups != 1 or g.p >> 16:
+    if g.filters == 1 or g.filters > 64 or g.groups != 1:
         return o
     o.local_epilogue = g.y_c != 1 and not r.scaled
-    o.filters = 32 if g.filters <= 32 and not r.w_transposed else 64
+    o.turned = r.w_transposed and g.filters <= 32
+    o.filters = 32 if g.filters <= 32 else 64
+    o.channels, o.positions, o.planes = 64, 256, g.p >> 16 if deep else 1
     if r.narrow.used:
         if not r.narrow.whole_rows:
             return o
         o.rows, o.pitch = r.narrow.rows, r.narrow.chunks
-        o.span = r.narrow.span
+        o.span, o.depths = r.narrow.span, ceil_div(g.taps_h * g.reduced, 64)
         position, mirrored, most = 16 * r.narrow.planes, 2, 32
     else:
-        if (g.step_h != 1 or g.step_w != 1 or g.reduced != 64 or g.channels != 64 or g.taps_h * g.taps_w < 2
-                or r.x_pixels):
+        o.channels = 16 if g.reduced <= 16 else 32 if g.reduced <= 32 else 64
+        if (taps < 2 or r.x_pixels or g.reduced > 64 or 4 * g.reduced < 3 * o.channels
+                or step_h != 1 or g.step_w != 1 or r.scaled and (deep or g.reduced != 64)
+                or deep and p.direction == MX_BACKWARD_DATA and max(p.step[0], p.step[1], p.step[2]) > 1):
             return o
-        h0, w0 = min(0, (g.taps_h - 1) * g.tap_h) + g.first_h, min(0, (g.taps_w - 1) * g.tap_w) + g.first_w
-        h1, w1 = max(0, (g.taps_h - 1) * g.tap_h) + g.first_h, max(0, (g.taps_w - 1) * g.tap_w) + g.first_w
-        o.rows, o.pitch = _side(g.h, g.p, h0, h1), _side(g.w, g.q, w0, w1)
+        h0, w0 = min(0, (taps_h - 1) * tap_h) + first_h, min(0, (g.taps_w - 1) * g.tap_w) + g.first_w
+        h1, w1 = max(0, (taps_h - 1) * tap_h) + first_h, max(0, (g.taps_w - 1) * g.tap_w) + g.first_w
+        o.rows, o.pitch = _side(h, rows, h0, h1), _side(g.w, g.q, w0, w1)
         o.low = h0 * o.pitch + w0
         o.span = h1 * o.pitch + w1 - o.low
-    o.depths = ceil_div(g.taps_h * g.taps_w * g.reduced, 64)
-    w_bytes = o.depths * o.filters * 128
-    o.blocks = min(most, (LOCAL_BYTES - w_bytes - (512 * o.filters if o.local_epilogue else 0)) // (64 * position)
-                   - mirrored)
-    o.used = r.narrow.used or (o.blocks >= (255 + o.span) // 64 + 5 and o.rows * o.pitch <= 1.25 * image
-                               and (g.pixels // image + 1) * o.rows * o.pitch < INT_LIMIT)
+        o.depths = ceil_div(taps * o.channels, 64)
+        position = 2 * o.channels
+    left = -o.depths * o.filters * 128 - (512 * o.filters if o.local_epilogue else 0)
+    if deep:
+        left += GROUP_BYTES - o.depths * 64 // o.channels * 8
+        # A tile that goes on from plane to plane, if there is room, else one that copies each of its units.
+        o.kept = g.step_h >> 16 == 1 and abs(g.tap_h >> 16) == 1
+        while True:
+            o.unit = ceil_div(o.positions + o.span, 64)
+            o.stages = min(8, left // (o.unit * 64 * position))
+            if not o.kept or o.stages > taps_d:
+                break
+            o.kept, o.positions = o.positions == 256, 128 if o.positions == 256 else 256
+        o.used = o.stages >= 2 and taps <= 128
+    else:
+        o.blocks = min(most, (LOCAL_BYTES + left) // (64 * position) - mirrored)
+        o.used = r.narrow.used or o.blocks >= (255 + o.span) // 64 + 5
+    o.tiles = ceil_div(images * o.rows * o.pitch, o.positions) * o.planes
+    o.used = o.used and (r.narrow.used or o.rows * o.pitch <= 1.25 * image
+                         and (o.unit == 0 or o.tiles * o.positions <= 1.4 * images * image * o.planes)
+                         and (images + 1) * o.rows * o.pitch < INT_LIMIT)
     return o
 
 
 cdef Step _multiply_rows(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, const rows_t* o):
-    cdef int64_t units = max(1, dev.compute_units), images = g.pixels // (g.p * g.q)
-    cdef int64_t tiles = ceil_div(images * o.rows * o.pitch, 256), each = ceil_div(tiles, units)
+    cdef int64_t units = max(1, dev.compute_units), each = ceil_div(o.tiles, units), threads = 2 * o.positions + 128
     cdef list args = list(operand_args(r, g))
     cdef mx_nv_rows rows
+    memset(&rows, 0, sizeof(rows))
     rows.conv = g[0]
+    rows.taps_d = rows.planes = rows.d = rows.step_d = rows.tap_d = 1
+    if g.p >> 16:
+        rows.planes, rows.taps_d, rows.d, rows.step_d = g.p >> 16, g.taps_h >> 16, g.h >> 16, g.step_h >> 16
+        rows.conv.p, rows.conv.taps_h, rows.conv.h = g.p & 0xffff, g.taps_h & 0xffff, g.h & 0xffff
+        rows.conv.step_h, rows.conv.first_h, rows.conv.tap_h = <short> g.step_h, <short> g.first_h, <short> g.tap_h
+        rows.first_d, rows.tap_d = g.first_h >> 16, g.tap_h >> 16
+        rows.x_d, rows.y_d = g.x_h * <int> plane_rows(r.x), g.y_h * <int> plane_rows(r.y)
+        rows.w_d = g.w_h * rows.conv.taps_h
+        if rows.tap_d < 0:
+            # Units are kept from plane to plane, of which the next tile's last is new.
+            rows.conv.w_first += (rows.taps_d - 1) * rows.w_d
+            rows.first_d += (rows.taps_d - 1) * rows.tap_d
+            rows.w_d, rows.tap_d = -rows.w_d, -rows.tap_d
+    rows.by_planes = divisor(rows.planes)
     rows.conv.by_image, rows.conv.by_row = divisor(o.rows * o.pitch), divisor(o.pitch)
-    rows.images, rows.rows, rows.pitch = <int> images, <int> o.rows, <int> o.pitch
-    rows.low, rows.span, rows.tiles, rows.group_tiles = <int> o.low, <int> o.span, <int> tiles, <int> each
+    rows.images, rows.rows, rows.pitch = <int> p.x.len[0], <int> o.rows, <int> o.pitch
+    rows.low, rows.span, rows.tiles, rows.group_tiles = <int> o.low, <int> o.span, <int> o.tiles, <int> each
     args[3] = struct_arg(&rows, sizeof(rows))
+    if o.unit:
+        ring = {"UNIT": o.unit, "KEPT": int(o.kept), "STAGES": o.stages, "BP": o.positions}
+    else:
+        ring = {"CHUNKS": r.narrow.taps if r.narrow.used else 0, "PLANES": r.narrow.planes if r.narrow.used else 1,
+                "BLOCKS": o.blocks}
     spec = KernelSpec(
         "conv/nvidia/hopper_rows.cl", "conv_nvidia_hopper_rows", SM_90A=1, X_TYPE=_multiplied(p),
-        VEC=_widest(r, g, True), BF=o.filters, CHUNKS=r.narrow.taps if r.narrow.used else 0,
-        PLANES=r.narrow.planes if r.narrow.used else 1, BLOCKS=o.blocks, DEPTHS=o.depths,
-        W_TRANSPOSED=int(r.w_transposed), LOCAL_EPILOGUE=int(o.local_epilogue), **_scaled(r.scaled))
-    return Step(spec, tuple(args) + _roots(r), (ceil_div(tiles, each) * 640,), (640,))
+        VEC=_widest(r, g, True), BF=o.filters, CHANNELS=o.channels, DEPTHS=o.depths,
+        W_TRANSPOSED=int(r.w_transposed), LOCAL_EPILOGUE=int(o.local_epilogue), **ring, **_scaled(r.scaled))
+    return Step(spec, tuple(args) + _roots(r), (ceil_div(o.tiles, each) * threads,), (threads,))
 
 
 cdef bint is_flat(const mx_nv_conv* g) noexcept nogil:
@@ -185,9 +249,11 @@ cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int pha
     cdef chosen_t best = chosen_t(0, 1, 1, 1, -1)
     cdef int i
     for i in range(CHOICES_COUNT):
-        if (i == T256X64) != shared:
+        if (i == T256X64 or i == T256X64_RESIDENT) != shared:
             continue
         if CHOICES[i].resident and (g.groups > 1 or phases > 1 or slices == 0 or not last):
+            continue
+        if i == T128X64_RESIDENT and g.filters > 64:
             continue
         if i == T128X128_RESIDENT and r.w_transposed or i == T192X256 and (r.x_pixels == 4 or local_epilogue):
             continue  # too long an end, too many addresses, columns that are no power of two
@@ -232,10 +298,9 @@ cdef void count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, m
     cdef int64_t units = max(1, dev.compute_units), tiles
     t.launch += 1
     if phases == 1:
-        whole = _rows_of(r, g)
+        whole = _rows_of(p, r, g)
         if whole.used:
-            tiles = ceil_div(g.pixels // (g.p * g.q) * whole.rows * whole.pitch, 256)
-            tiles = ceil_div(tiles, units)
+            tiles = ceil_div(whole.tiles * whole.positions // 256, units)
             t.row_positions += tiles
             t.row_depths += tiles * whole.depths
             return
@@ -303,7 +368,7 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
     """One launch; of `phases` with equal grids those with most taps come first."""
     cdef rows_t whole
     if phases == 1:
-        whole = _rows_of(r, g)
+        whole = _rows_of(p, r, g)
         if whole.used:
             return _multiply_rows(dev, p, r, g, &whole)
     cdef bint last = g.y_c == 1 and g.filters > 1
@@ -881,13 +946,19 @@ cdef dict _direct(const split_k_t* s):
 cdef Step multiply_weights(const mx_conv_problem* p, const split_k_t* s, const mx_nv_conv* g):
     cdef const tile_t* tile = &TILES[s.tile]
     cdef mx_nv_volume v
+    # Where all taps are along the depth there is little to multiply, and planes are read again late.
+    cdef bint together = (g.taps_h >> 16 > 1 and (g.taps_h & 0xffff) * g.taps_w == 1 and s.splits > 1
+                          and 2 * elements_of(&p.x) > _most_read_again)
     spec = KernelSpec(
         "conv/nvidia/hopper_weights.cl", "conv_nvidia_hopper_weights", SM_90A=1, X_TYPE=_multiplied(p), BM=tile.down,
         BN=tile.across, CONTIGUOUS_PIXELS=s.contiguous_pixels, PERSISTENT=int(s.splits == 0),
         FLAT=int(not s.contiguous_pixels and is_flat(g) and g.y_h == g.q * g.y_w and g.y_n == g.p * g.y_h),
         DILATED=int(g.p >> 16 == 0 and (g.tap_h != 1 or g.tap_w != 1)),
-        X_THROUGH_L1=int(s.narrow.used), **_direct(s), **axes_of(g), **_long_taps(g), **TILE_DEFINES[s.tile])
+        X_THROUGH_L1=int(s.narrow.used), **_direct(s), **axes_of(g), **_long_taps(g), **TILE_DEFINES[s.tile],
+        **({"TOGETHER": 1} if together else {}))
     args = split_k_args(s, g)
+    if together:
+        args += (Arg.int32(s.splits),)
     if not _adds_up(s):
         args = args[:2] + (Arg.slot_of(SLOT_W, 2),) + args[3:]  # there are no partial sums
     if g.p >> 16:

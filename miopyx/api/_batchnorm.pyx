@@ -37,7 +37,7 @@ cdef enum:
     NO_PREVIOUS = 3 << PREVIOUS
     NO_BIAS = 1 << BIAS
 
-cdef double _EPSILON_OF_INVERSE = 1e-5  # where InvVariance functions get no variance
+cdef double _EPSILON_OF_INVERSE = 1e-5  # where InvVariance functions get no estimates
 
 
 cdef Signature batchnorm_signature(int what, tuple descriptors, dict buffers, tuple numbers=(), int optional=0):
@@ -155,28 +155,29 @@ cdef int _train(_Form form, object handle, object bn_mode, object alpha, object 
     cdef bint running = _both(form, buffers, RUNNING), save = _both(form, buffers, SAVED)
     cdef bint has_previous = form.plain.buffers > PREVIOUS
     if has_previous and _both(form, buffers, PREVIOUS) != running:
-        raise BadParmError("some of four buffers that go together", form.plain.names[RUNNING if not running else PREVIOUS],
-                           None, "a buffer, or None for all")
+        raise BadParmError("two of four buffers that go together", form.plain.names[PREVIOUS if running else RUNNING],
+                           None, "a buffer, or None for all four")
     _take_activation(<object> descriptors[0], numbers)
     numbers[BN_FACTOR], numbers[BN_EPSILON] = to_double(factor, "expAvgFactor"), to_double(epsilon, "epsilon")
     require_plain_scalars(alpha, beta, UnknownError)
     flags += BN_RUNNING * running + BN_SAVE * save
     left_out = (0 if running else NO_RUNNING) | (0 if save else NO_SAVED)
-    # The same memory for both is moved, as ever.
-    if has_previous and running and (buffers[PREVIOUS] != buffers[RUNNING] or buffers[PREVIOUS + 1] != buffers[RUNNING + 1]):
-        flags += BN_PREVIOUS
-    elif has_previous:
-        left_out |= NO_PREVIOUS
+    if has_previous:
+        if running and (buffers[PREVIOUS] != buffers[RUNNING] or buffers[PREVIOUS + 1] != buffers[RUNNING + 1]):
+            flags += BN_PREVIOUS
+        else:  # moved where they are
+            left_out |= NO_PREVIOUS
     return form.run(handle, descriptors, buffers, numbers, flags, left_out)
 
 
 cdef int _infer(_Form form, _Form training, object handle, object bn_mode, object alpha, object beta,
-                arg_t* descriptors, arg_t* buffers, double epsilon, int flags) except -1:
+                arg_t* descriptors, arg_t* buffers, object epsilon, int flags) except -1:
     """`descriptors` begin with the activation's, or None; `buffers` are the six of inference, and room for two."""
+    require_handle(handle)
     cdef double[MX_SCALARS] numbers
     flags += to_mode(bn_mode)
     _take_activation(<object> descriptors[0], numbers)
-    numbers[0] = epsilon
+    numbers[0] = to_double(epsilon, "epsilon")
     if <object> buffers[4] is None or <object> buffers[5] is None:  # statistics of the batch itself
         buffers[4] = buffers[5] = buffers[6] = buffers[7] = <arg_t> None
         return _train(training, handle, bn_mode, alpha, beta, descriptors, buffers, 0, epsilon)
@@ -302,6 +303,92 @@ def miopenBatchNormalizationForwardTraining_V2(handle, bn_mode, alpha, beta, xDe
     _train(_TRAINING_V2, handle, bn_mode, alpha, beta, descriptors, buffers, expAvgFactor, epsilon)
 
 
+def miopenBatchNormalizationForwardTraining_V3(handle, bn_mode, alpha, beta, xDesc, x, yDesc, y, scaleDesc, biasVarDesc,
+                                               savedMeanDesc, savedVarDesc, bnScale, bnBias, expAvgFactor,
+                                               prevResultRunningMean, prevResultRunningVariance, nextResultRunningMean,
+                                               nextResultRunningVariance, epsilon, resultSaveMean,
+                                               resultSaveInvVariance):
+    """As miopenBatchNormalizationForwardTraining_V2; new running statistics go to buffers of their own.
+
+    next = (1 - expAvgFactor) prev + expAvgFactor new.
+
+    Parameters
+    ----------
+    prevResultRunningMean, prevResultRunningVariance, nextResultRunningMean, nextResultRunningVariance : memory of the \
+handle's device, or None for all four
+        The old ones, which stay as they are, and the new ones.  The same object as prev... and as next... is moved where
+        it is, as in V2.
+    Others
+        As miopenBatchNormalizationForwardTraining_V2.
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        As miopenBatchNormalizationForwardTraining; also where some of the four are None, others not, or x has no
+        elements.
+    """
+    cdef arg_t[7] descriptors = [<arg_t> None, <arg_t> xDesc, <arg_t> yDesc, <arg_t> scaleDesc, <arg_t> biasVarDesc,
+                                 <arg_t> savedMeanDesc, <arg_t> savedVarDesc]
+    cdef arg_t[10] buffers = [<arg_t> x, <arg_t> y, <arg_t> bnScale, <arg_t> bnBias, <arg_t> nextResultRunningMean,
+                              <arg_t> nextResultRunningVariance, <arg_t> resultSaveMean, <arg_t> resultSaveInvVariance,
+                              <arg_t> prevResultRunningMean, <arg_t> prevResultRunningVariance]
+    _train(_TRAINING_V3, handle, bn_mode, alpha, beta, descriptors, buffers, expAvgFactor, epsilon)
+
+
+def miopenBatchNormForwardTrainingActivation(handle, bn_mode, alpha, beta, xDesc, x, yDesc, y, scaleDesc, biasVarDesc,
+                                             savedMeanDesc, savedVarDesc, bnScale, bnBias, expAvgFactor,
+                                             resultRunningMean, resultRunningVariance, epsilon, resultSaveMean,
+                                             resultSaveInvVariance, activDesc):
+    """As miopenBatchNormalizationForwardTraining_V2, then an activation: y = act(bnScale (x - mean) inv + bnBias).
+
+    What comes before the activation is never rounded to y's type.
+
+    Parameters
+    ----------
+    activDesc : ActivationDescriptor or None
+        Any of miopenActivationForward's, with its formulas; None is PASTHRU.
+    Others
+        As miopenBatchNormalizationForwardTraining_V2.
+
+    Raises
+    ------
+    UnknownError, BadParmError, MIOpenNotImplementedError
+        As miopenBatchNormalizationForwardTraining.
+    """
+    cdef arg_t[7] descriptors = [<arg_t> activDesc, <arg_t> xDesc, <arg_t> yDesc, <arg_t> scaleDesc,
+                                 <arg_t> biasVarDesc, <arg_t> savedMeanDesc, <arg_t> savedVarDesc]
+    cdef arg_t[8] buffers = [<arg_t> x, <arg_t> y, <arg_t> bnScale, <arg_t> bnBias, <arg_t> resultRunningMean,
+                             <arg_t> resultRunningVariance, <arg_t> resultSaveMean, <arg_t> resultSaveInvVariance]
+    _train(_TRAINING_V2, handle, bn_mode, alpha, beta, descriptors, buffers, expAvgFactor, epsilon)
+
+
+def miopenBatchNormForwardTrainingActivation_V2(handle, bn_mode, alpha, beta, xDesc, x, yDesc, y, scaleDesc,
+                                                biasVarDesc, savedMeanDesc, savedVarDesc, bnScale, bnBias, expAvgFactor,
+                                                prevResultRunningMean, prevResultRunningVariance, nextResultRunningMean,
+                                                nextResultRunningVariance, epsilon, resultSaveMean,
+                                                resultSaveInvVariance, activDesc):
+    """As miopenBatchNormalizationForwardTraining_V3, then an activation: y = act(bnScale (x - mean) inv + bnBias).
+
+    Parameters
+    ----------
+    activDesc : ActivationDescriptor or None
+        As for miopenBatchNormForwardTrainingActivation.
+    Others
+        As miopenBatchNormalizationForwardTraining_V3.
+
+    Raises
+    ------
+    UnknownError, BadParmError, MIOpenNotImplementedError
+        As miopenBatchNormalizationForwardTraining_V3.
+    """
+    cdef arg_t[7] descriptors = [<arg_t> activDesc, <arg_t> xDesc, <arg_t> yDesc, <arg_t> scaleDesc,
+                                 <arg_t> biasVarDesc, <arg_t> savedMeanDesc, <arg_t> savedVarDesc]
+    cdef arg_t[10] buffers = [<arg_t> x, <arg_t> y, <arg_t> bnScale, <arg_t> bnBias, <arg_t> nextResultRunningMean,
+                              <arg_t> nextResultRunningVariance, <arg_t> resultSaveMean, <arg_t> resultSaveInvVariance,
+                              <arg_t> prevResultRunningMean, <arg_t> prevResultRunningVariance]
+    _train(_TRAINING_V3, handle, bn_mode, alpha, beta, descriptors, buffers, expAvgFactor, epsilon)
+
+
 def miopenBatchNormalizationForwardInference(handle, bn_mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc,
                                              bnScale, bnBias, estimatedMean, estimatedVariance, epsilon):
     """y = bnScale (x - estimatedMean) / sqrt(abs(estimatedVariance + epsilon)) + bnBias.
@@ -337,8 +424,7 @@ def miopenBatchNormalizationForwardInference(handle, bn_mode, alpha, beta, xDesc
     cdef arg_t[7] descriptors = [<arg_t> None, <arg_t> xDesc, <arg_t> yDesc, <arg_t> d, <arg_t> d, <arg_t> d, <arg_t> d]
     cdef arg_t[8] buffers = [<arg_t> x, <arg_t> y, <arg_t> bnScale, <arg_t> bnBias, <arg_t> estimatedMean,
                              <arg_t> estimatedVariance, <arg_t> None, <arg_t> None]
-    _infer(_INFERENCE, _TRAINING, handle, bn_mode, alpha, beta, descriptors, buffers,
-           to_double(epsilon, "epsilon"), 0)
+    _infer(_INFERENCE, _TRAINING, handle, bn_mode, alpha, beta, descriptors, buffers, epsilon, 0)
 
 
 def miopenBatchNormalizationForwardInference_V2(handle, bn_mode, alpha, beta, xDesc, x, yDesc, y, scaleDesc, biasDesc,
@@ -362,8 +448,89 @@ def miopenBatchNormalizationForwardInference_V2(handle, bn_mode, alpha, beta, xD
                                  <arg_t> estMeanDesc, <arg_t> estVarianceDesc]
     cdef arg_t[8] buffers = [<arg_t> x, <arg_t> y, <arg_t> bnScale, <arg_t> bnBias, <arg_t> estimatedMean,
                              <arg_t> estimatedVariance, <arg_t> None, <arg_t> None]
-    _infer(_INFERENCE_V2, _INFERENCE_V2_TRAINING, handle, bn_mode, alpha, beta, descriptors, buffers,
-           to_double(epsilon, "epsilon"), 0)
+    _infer(_INFERENCE_V2, _INFERENCE_V2_TRAINING, handle, bn_mode, alpha, beta, descriptors, buffers, epsilon, 0)
+
+
+def miopenBatchNormalizationForwardInferenceInvVariance(handle, bn_mode, alpha, beta, xDesc, x, yDesc, y, scaleDesc,
+                                                        biasDesc, estMeanDesc, estInvVarianceDesc, bnScale, bnBias,
+                                                        estimatedMean, estimatedInvVariance):
+    """y = bnScale (x - estimatedMean) estimatedInvVariance + bnBias.
+
+    estimatedInvVariance is what training saves as resultSaveInvVariance, 1 / sqrt(variance + epsilon).  Where either
+    estimate is None those of the batch are taken, as in training, with an epsilon of 1e-5.
+
+    Parameters
+    ----------
+    estInvVarianceDesc : TensorDescriptor
+        As estVarianceDesc there.
+    estimatedInvVariance : memory of the handle's device, or None
+    Others
+        As miopenBatchNormalizationForwardInference_V2.
+
+    Raises
+    ------
+    BadParmError, UnknownError, MIOpenNotImplementedError
+        As miopenBatchNormalizationForwardInference.
+    """
+    cdef arg_t[7] descriptors = [<arg_t> None, <arg_t> xDesc, <arg_t> yDesc, <arg_t> scaleDesc, <arg_t> biasDesc,
+                                 <arg_t> estMeanDesc, <arg_t> estInvVarianceDesc]
+    cdef arg_t[8] buffers = [<arg_t> x, <arg_t> y, <arg_t> bnScale, <arg_t> bnBias, <arg_t> estimatedMean,
+                             <arg_t> estimatedInvVariance, <arg_t> None, <arg_t> None]
+    _infer(_INVERSE, _INVERSE_TRAINING, handle, bn_mode, alpha, beta, descriptors, buffers, _EPSILON_OF_INVERSE,
+           BN_INVERSE)
+
+
+def miopenBatchNormForwardInferenceActivationInvVariance(handle, bn_mode, alpha, beta, xDesc, x, yDesc, y, scaleDesc,
+                                                         biasDesc, estMeanDesc, estInvVarianceDesc, bnScale, bnBias,
+                                                         estimatedMean, estimatedInvVariance, activDesc):
+    """As miopenBatchNormalizationForwardInferenceInvVariance, then an activation.
+
+    y = act(bnScale (x - estimatedMean) estimatedInvVariance + bnBias).
+
+    Parameters
+    ----------
+    activDesc : ActivationDescriptor or None
+        As for miopenBatchNormForwardTrainingActivation.
+    Others
+        As miopenBatchNormalizationForwardInferenceInvVariance.
+
+    Raises
+    ------
+    BadParmError, UnknownError, MIOpenNotImplementedError
+        As miopenBatchNormalizationForwardInference.
+    """
+    cdef arg_t[7] descriptors = [<arg_t> activDesc, <arg_t> xDesc, <arg_t> yDesc, <arg_t> scaleDesc, <arg_t> biasDesc,
+                                 <arg_t> estMeanDesc, <arg_t> estInvVarianceDesc]
+    cdef arg_t[8] buffers = [<arg_t> x, <arg_t> y, <arg_t> bnScale, <arg_t> bnBias, <arg_t> estimatedMean,
+                             <arg_t> estimatedInvVariance, <arg_t> None, <arg_t> None]
+    _infer(_INVERSE, _INVERSE_TRAINING, handle, bn_mode, alpha, beta, descriptors, buffers, _EPSILON_OF_INVERSE,
+           BN_INVERSE)
+
+
+def miopenBatchNormForwardInferenceActivation(handle, bn_mode, alpha, beta, xDesc, x, yDesc, y, scaleDesc, biasDesc,
+                                              estMeanDesc, estVarianceDesc, bnScale, bnBias, estimatedMean,
+                                              estimatedVariance, epsilon, activDesc):
+    """As miopenBatchNormalizationForwardInference_V2, then an activation.
+
+    y = act(bnScale (x - estimatedMean) / sqrt(abs(estimatedVariance + epsilon)) + bnBias).
+
+    Parameters
+    ----------
+    activDesc : ActivationDescriptor or None
+        As for miopenBatchNormForwardTrainingActivation.
+    Others
+        As miopenBatchNormalizationForwardInference_V2.
+
+    Raises
+    ------
+    BadParmError, UnknownError, MIOpenNotImplementedError
+        As miopenBatchNormalizationForwardInference.
+    """
+    cdef arg_t[7] descriptors = [<arg_t> activDesc, <arg_t> xDesc, <arg_t> yDesc, <arg_t> scaleDesc, <arg_t> biasDesc,
+                                 <arg_t> estMeanDesc, <arg_t> estVarianceDesc]
+    cdef arg_t[8] buffers = [<arg_t> x, <arg_t> y, <arg_t> bnScale, <arg_t> bnBias, <arg_t> estimatedMean,
+                             <arg_t> estimatedVariance, <arg_t> None, <arg_t> None]
+    _infer(_INFERENCE_V2, _INFERENCE_V2_TRAINING, handle, bn_mode, alpha, beta, descriptors, buffers, epsilon, 0)
 
 
 def miopenBatchNormalizationBackward(handle, bn_mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff, xDesc,
@@ -442,26 +609,62 @@ def miopenBatchNormalizationBackward_V2(handle, bn_mode, alphaDataDiff, betaData
               buffers, epsilon)
 
 
+def miopenBatchNormBackwardActivation(handle, bn_mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff, xDesc,
+                                      x, dyDesc, dy, dxDesc, dx, scaleDesc, biasDesc, savedMeanDesc, savedVarianceDesc,
+                                      bnScale, bnBias, resultBnScaleDiff, resultBnBiasDiff, epsilon, savedMean,
+                                      savedInvVariance, activDesc):
+    """Gradients of miopenBatchNormForwardTrainingActivation: dx, and those of scale and bias.
+
+    With v = bnScale (x - mean) inv + bnBias, which is computed from x anew, dv = dy act'(v) is what
+    miopenBatchNormalizationBackward takes for dy.  The gradients act' are those of miopenActivationBackward.
+
+    Parameters
+    ----------
+    bnBias : memory of the handle's device
+        What training had; not looked at with PASTHRU, where it may be None.
+    dy : memory of the handle's device
+        The gradient of what the activation gave.
+    activDesc : ActivationDescriptor or None
+        As for miopenBatchNormForwardTrainingActivation.
+    Others
+        As miopenBatchNormalizationBackward_V2.
+
+    Raises
+    ------
+    BadParmError, UnknownError, MIOpenNotImplementedError
+        As miopenBatchNormalizationBackward.
+    """
+    cdef arg_t[8] descriptors = [<arg_t> activDesc, <arg_t> xDesc, <arg_t> dyDesc, <arg_t> dxDesc, <arg_t> scaleDesc,
+                                 <arg_t> biasDesc, <arg_t> savedMeanDesc, <arg_t> savedVarianceDesc]
+    cdef arg_t[9] buffers = [<arg_t> x, <arg_t> dy, <arg_t> dx, <arg_t> bnScale, <arg_t> resultBnScaleDiff,
+                             <arg_t> resultBnBiasDiff, <arg_t> savedMean, <arg_t> savedInvVariance, <arg_t> bnBias]
+    _backward(_BACKWARD_ACTIVATION, handle, bn_mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff,
+              descriptors, buffers, epsilon)
+
+
 # Plans
 
 
-def plan_batch_norm_training(handle, mode, x_desc, y_desc, bn_desc, running, save):
+def plan_batch_norm_training(handle, mode, x_desc, y_desc, bn_desc, running, save, activ_desc):
     """Body of Handle.batch_norm_training."""
     cdef bint runs = to_flag(running, "running"), saves = to_flag(save, "save")
-    return _PLAN_TRAINING.plan(handle, (x_desc, y_desc, *(bn_desc,) * 4), to_mode(mode) + RUNNING * runs + SAVE * saves,
+    return _PLAN_TRAINING.plan(handle, activ_desc, (x_desc, y_desc, *(bn_desc,) * 4),
+                               to_mode(mode) + BN_RUNNING * runs + BN_SAVE * saves,
                                (0 if runs else NO_RUNNING) | (0 if saves else NO_SAVED))
 
 
-def plan_batch_norm_inference(handle, mode, x_desc, y_desc, bn_desc):
+def plan_batch_norm_inference(handle, mode, x_desc, y_desc, bn_desc, activ_desc):
     """Body of Handle.batch_norm_inference."""
-    return _PLAN_INFERENCE.plan(handle, (x_desc, y_desc, *(bn_desc,) * 4), to_mode(mode), 0)
+    return _PLAN_INFERENCE.plan(handle, activ_desc, (x_desc, y_desc, *(bn_desc,) * 4), to_mode(mode), 0)
 
 
-def plan_batch_norm_backward(handle, mode, x_desc, dy_desc, dx_desc, bn_desc, saved):
+def plan_batch_norm_backward(handle, mode, x_desc, dy_desc, dx_desc, bn_desc, saved, activ_desc):
     """Body of Handle.batch_norm_backward."""
     cdef bint given = to_flag(saved, "saved")
-    return _PLAN_BACKWARD.plan(handle, (x_desc, dy_desc, dx_desc, *(bn_desc,) * 4), to_mode(mode) + SAVE * given,
-                               0 if given else NO_SAVED)
+    if activ_desc is not None:
+        as_activation(activ_desc, "activ_desc")
+    return _PLAN_BACKWARD.plan(handle, activ_desc, (x_desc, dy_desc, dx_desc, *(bn_desc,) * 4),
+                               to_mode(mode) + BN_SAVE * given, (0 if given else NO_SAVED) | _unread(activ_desc))
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

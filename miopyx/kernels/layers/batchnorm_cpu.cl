@@ -288,7 +288,8 @@ static inline void sum_gradients(const bn *b, unit *u, long from, long to)
             const long at = u->at[1] + row_offset(b, 1, row);
             FOR_ROW(row, {
                 const V g = row_load(b->dy, at + s * VEC * STEP(1), STEP(1), some);
-                const V d = (v - u->shift[s]) - u->mean[s], n = GRADIENT(g, d, s);
+                const V d = (v - u->shift[s]) - u->mean[s];
+                const V n = GRADIENT(g, d, s);
                 sums[s] += n;
                 others[s] += n * d;
             });

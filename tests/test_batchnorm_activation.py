@@ -3,11 +3,11 @@
 Data, memory and devices are those of test_batchnorm.py, and so are its bounds: with e an element's of what the batch
 normalisation gives, v, and w the unit roundoff of the arithmetic,
 
-    y         u |y| + the largest |act(v +- e) - act(v)| + 64 w (|act(v)| + a b g's part)
-    dv        the largest |dy| |act'(v +- e) - act'(v)| + 64 w |dy| (|act'(v)| + a b g's part)
+    y         u |y| + the largest |act(v +- e) - act(v)| + 64 w (p |y| + w), and 64 w |v| for a power or TANH
+    dv        |dy| times the largest |act'(v +- e) - act'(v)| + 64 w p (|act'(v)| + w), and 64 w p for LOGISTIC or TANH
 
-and a sum's bound is that of test_batchnorm.py for exact dv, plus what the bounds of dv make of it.  So an element so near
-a kink that rounding decides may be on either side of it, and no other.
+with p = 1 + |alpha| + |beta| + |gamma|.  A sum's bound is that of test_batchnorm.py for exact dv, plus what the bounds
+of dv make of it.  So an element so near a kink that rounding decides may be on either side of it, and no other.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class Activated(Example):
         """Of act(v), where v's bound is that of `rest`."""
         w, e = self.roundoff(handle), GROWTH * self.roundoff(handle) * rest
         y = act(self.activation, v, self.eps)
-        return self.bound(handle, self.y_desc, y, self.size * np.abs(y) + (np.abs(v) if self.activation in (POWER, TANH) else 0)
-                          + w) + within(act, self.activation, v, e, self.eps)
+        own = self.size * np.abs(y) + w + (np.abs(v) if self.activation in (POWER, TANH) else 0)
+        return self.bound(handle, self.y_desc, y, own) + within(act, self.activation, v, e, self.eps)
 
     def train(self, handle, running=True, save=True, previous=True):
         """By V2 where old and new running statistics have buffers of their own; returns what was saved."""
@@ -113,7 +113,7 @@ class Activated(Example):
                Tensor(self.descs[3], None if f == 1 else self.old_variance)] if running else [None, None]
         new = [Tensor(self.descs[2]), Tensor(self.descs[3])] if running and previous else old
         data = self.arguments(handle, (tx, ty, ts, tb))
-        head = (handle, self.mode, 1.0, 0.0, self.x_desc, data[0], self.y_desc, data[1], *self.descs, data[2], data[3], f)
+        head = (handle, self.mode, 1.0, 0.0, self.x_desc, data[0], self.y_desc, data[1], *self.descs, *data[2:], f)
         before = self.arguments(handle, old)
         if previous:
             miopyx.miopenBatchNormForwardTrainingActivation_V2(
@@ -158,7 +158,8 @@ class Activated(Example):
         inv = variance if inverse else 1 / np.sqrt(np.abs(variance + self.epsilon))
         v = scale * (x - mean) * inv + bias
         assert_close(tensors[1].values(handle), act(self.activation, v, self.eps),
-                     self.y_bound(handle, v, np.abs(scale * inv * (x - mean)) + np.abs(bias)), f"inference, {self.note}")
+                     self.y_bound(handle, v, np.abs(scale * inv * (x - mean)) + np.abs(bias)),
+                     f"inference, {self.note}")
 
     def back(self, handle, saved=(None, None)):
         x, mean, _, inv, m = self.statistics()
@@ -179,7 +180,8 @@ class Activated(Example):
         e = GROWTH * w * (np.abs(scale) * reach + np.abs(bias))
         steep = slope(self.activation, v, self.eps)
         dv = dy * steep
-        lost = np.abs(dy) * (within(slope, self.activation, v, e, self.eps) + GROWTH * w * self.size * (np.abs(steep) + w))
+        own = GROWTH * w * self.size * (np.abs(steep) + w)
+        lost = np.abs(dy) * (within(slope, self.activation, v, e, self.eps) + own)
         if self.activation in (LOGISTIC, TANH):  # differences of their results
             lost += np.abs(dy) * GROWTH * w * self.size
 
@@ -226,7 +228,8 @@ def test_devices_compute_every_activation(opencl_name, handles, as_gpu, activati
     for handle in (handles(opencl_name), as_gpu(opencl_name)):
         for i in rng.permutation(len(CASES))[:amount(1, len(CASES))]:
             mode, lens, layout = CASES[i]
-            Activated(mode, lens, "float32", rng, activation, layout, factor=float(rng.choice([0.1, 1.0]))).check(handle)
+            factor = float(rng.choice([0.1, 1.0]))
+            Activated(mode, lens, "float32", rng, activation, layout, factor=factor).check(handle)
 
 
 @pytest.mark.some(4)
@@ -251,7 +254,8 @@ def test_devices_compute_every_type(opencl_name, handles, as_gpu, dtype, rng, am
 
 def test_parameters_of_other_types(backends, rng):
     for handle in backends:
-        example = Activated(SPATIAL, SHAPES[1], "float16", rng, ELU, parameters=("float16", "bfloat16", "float32", "float16"))
+        kinds = ("float16", "bfloat16", "float32", "float16")
+        example = Activated(SPATIAL, SHAPES[1], "float16", rng, ELU, parameters=kinds)
         example.back(handle, example.train(handle))
 
 
@@ -259,7 +263,8 @@ def test_what_is_wanted(backends, rng):
     """Running statistics moved in place and elsewhere, or none; saved ones or none."""
     for handle in backends:
         example = Activated(SPATIAL, SHAPES[0], "float32", rng, RELU)
-        for running, save, previous in ((True, True, False), (False, True, True), (True, False, True), (False, False, False)):
+        for running, save, previous in ((True, True, False), (False, True, True), (True, False, True),
+                                        (False, False, False)):
             example.train(handle, running, save, previous)
         for example.factor in (1.0, 0.5, 0.0):
             example.train(handle)
@@ -304,13 +309,12 @@ def test_no_estimates(backends, rng):
             tensors = [Tensor(desc, example.x), Tensor(desc), Tensor(one, example.scale), Tensor(one, example.bias)]
             data = example.arguments(handle, tensors)
             for one_given in (None, data[2]):
-                call(handle, SPATIAL, 1, 0, desc, data[0], desc, data[1], one, one, one, one, *data[2:], one_given, None,
-                     *numbers, example.activ)
+                four, rest = (one,) * 4, (*data[2:], one_given, None, *numbers, example.activ)
+                call(handle, SPATIAL, 1, 0, desc, data[0], desc, data[1], *four, *rest)
                 want = act(TANH, example.scale * (x - mean) / np.sqrt(variance + epsilon) + example.bias, 0)
                 np.testing.assert_allclose(tensors[1].values(handle), want.astype(float), atol=1e-4)
                 with pytest.raises(UnknownError):
-                    call(handle, SPATIAL, 1, 0.5, desc, data[0], desc, data[1], one, one, one, one, *data[2:], one_given,
-                         None, *numbers, example.activ)
+                    call(handle, SPATIAL, 1, 0.5, desc, data[0], desc, data[1], *four, *rest)
 
 
 def test_old_running_statistics_stay(backends, rng):
@@ -330,8 +334,8 @@ def test_old_running_statistics_stay(backends, rng):
             if how == "V2":
                 miopyx.miopenBatchNormalizationForwardTraining_V2(*head, *before, 1e-5, *kept)
             else:
-                miopyx.miopenBatchNormalizationForwardTraining_V3(*head, *before, *(after if how == "V3" else before), 1e-5,
-                                                                  *kept)
+                to = after if how == "V3" else before
+                miopyx.miopenBatchNormalizationForwardTraining_V3(*head, *before, *to, 1e-5, *kept)
             if how == "V3":
                 np.testing.assert_array_equal(old[0].values(handle), example.old_mean.astype(float))
                 np.testing.assert_array_equal(old[1].values(handle), example.old_variance.astype(float))
@@ -351,7 +355,7 @@ def test_no_activation_is_the_plain_function(backends, rng):
             tensors = [Tensor(desc, example.x), Tensor(desc, example.dy), Tensor(desc), Tensor(one, example.scale),
                        Tensor(one), Tensor(one)]
             data = example.arguments(handle, tensors)
-            head = (handle, SPATIAL, 1, 0, 1, 0, desc, data[0], desc, data[1], desc, data[2], one, one, one, one, data[3])
+            head = (handle, SPATIAL, 1, 0, 1, 0, desc, data[0], desc, data[1], desc, data[2], *(one,) * 4, data[3])
             if activ == "plain":
                 miopyx.miopenBatchNormalizationBackward_V2(*head, *data[4:], 1e-5, None, None)
             else:
@@ -461,73 +465,74 @@ def test_pytorch_agrees(handles, device_name, mode, activation, rng):
 # Bad input
 
 
-def test_bad_activations(backends):
-    for handle in backends:
-        desc, one = TensorDescriptor("float32", (2, 3, 4, 5)), TensorDescriptor("float32", (1, 3, 1, 1))
+def test_bad_activations(handle):
+    desc, one = TensorDescriptor("float32", (2, 3, 4, 5)), TensorDescriptor("float32", (1, 3, 1, 1))
 
-        def memory(of):
-            return Tensor(of, 1.0).argument(handle)
+    def memory(of):
+        return Tensor(of, 1.0).argument(handle)
 
-        gone = ActivationDescriptor(RELU)
-        miopyx.miopenDestroyActivationDescriptor(gone)
-        relu = ActivationDescriptor(RELU)
-        x, y = memory(desc), memory(desc)
-        p = [memory(one) for _ in range(6)]
-        four = (one,) * 4
-        forward = (handle, SPATIAL, 1, 0, desc, x, desc, y, *four, p[0], p[1])
-        for wrong in (gone, RELU, "relu", desc, object()):
-            for call, rest in ((miopyx.miopenBatchNormForwardTrainingActivation, (0.1, None, None, 1e-5, None, None)),
-                               (miopyx.miopenBatchNormForwardTrainingActivation_V2, (0.1, *[None] * 4, 1e-5, None, None)),
-                               (miopyx.miopenBatchNormForwardInferenceActivation, (p[2], p[3], 1e-5)),
-                               (miopyx.miopenBatchNormForwardInferenceActivationInvVariance, (p[2], p[3]))):
-                with pytest.raises(BadParmError, match="activDesc"):
-                    call(*forward, *rest, wrong)
-            back = (handle, SPATIAL, 1, 0, 1, 0, desc, x, desc, y, desc, memory(desc), *four, p[0])
+    gone = ActivationDescriptor(RELU)
+    miopyx.miopenDestroyActivationDescriptor(gone)
+    relu = ActivationDescriptor(RELU)
+    x, y = memory(desc), memory(desc)
+    p = [memory(one) for _ in range(6)]
+    four = (one,) * 4
+    forward = (handle, SPATIAL, 1, 0, desc, x, desc, y, *four, p[0], p[1])
+    four_none = (None,) * 4
+    for wrong in (gone, RELU, "relu", desc, object()):
+        for call, rest in ((miopyx.miopenBatchNormForwardTrainingActivation, (0.1, None, None, 1e-5, None, None)),
+                           (miopyx.miopenBatchNormForwardTrainingActivation_V2, (0.1, *four_none, 1e-5, None, None)),
+                           (miopyx.miopenBatchNormForwardInferenceActivation, (p[2], p[3], 1e-5)),
+                           (miopyx.miopenBatchNormForwardInferenceActivationInvVariance, (p[2], p[3]))):
             with pytest.raises(BadParmError, match="activDesc"):
-                miopyx.miopenBatchNormBackwardActivation(*back, p[1], p[2], p[3], 1e-5, None, None, wrong)
-            for plan in (lambda: handle.batch_norm_inference(SPATIAL, desc, desc, one, wrong),  # noqa: B023
-                         lambda: handle.batch_norm_training(SPATIAL, desc, desc, one, activ_desc=wrong),  # noqa: B023
-                         lambda: handle.batch_norm_backward(SPATIAL, desc, desc, desc, one, activ_desc=wrong)):  # noqa: B023
-                with pytest.raises(BadParmError, match="activ_desc"):
-                    plan()
-        with pytest.raises(BadParmError, match="bnBias"):  # which the gradient of an activation needs
-            miopyx.miopenBatchNormBackwardActivation(*back, None, p[2], p[3], 1e-5, None, None, relu)
-        with pytest.raises(BadParmError, match="bnBias"):  # and what is written must not be
-            miopyx.miopenBatchNormBackwardActivation(*back, p[3], p[2], p[3], 1e-5, None, None, relu)
-        with pytest.raises(BadParmError):
-            miopyx.miopenBatchNormBackwardActivation(*back, p[1], p[2], p[3], 1e-5, p[4], None, relu)
-        # Old running statistics and new ones: all or none, and apart.
-        for call, activ in ((miopyx.miopenBatchNormForwardTrainingActivation_V2, (relu,)),
-                            (miopyx.miopenBatchNormalizationForwardTraining_V3, ())):
-            for four_given in ((p[2], p[3], None, None), (None, None, p[4], p[5]), (p[2], None, p[4], p[5]),
-                               (p[2], p[3], p[4], None), (p[2], p[3], p[2], p[4]), (p[2], p[3], p[3], p[2])):
-                with pytest.raises(BadParmError):
-                    call(*forward, 0.1, *four_given, 1e-5, None, None, *activ)
-            call(*forward, 0.1, *p[2:], 1e-5, None, None, *activ)
-        for wrong in ({"alpha": 2.0}, {"beta": 1.0}):
-            a, b = wrong.get("alpha", 1.0), wrong.get("beta", 0.0)
-            with pytest.raises(UnknownError):
-                miopyx.miopenBatchNormForwardTrainingActivation(
-                    handle, SPATIAL, a, b, *forward[4:], 0.1, None, None, 1e-5, None, None, relu)
+                call(*forward, *rest, wrong)
+        back = (handle, SPATIAL, 1, 0, 1, 0, desc, x, desc, y, desc, memory(desc), *four, p[0])
+        with pytest.raises(BadParmError, match="activDesc"):
+            miopyx.miopenBatchNormBackwardActivation(*back, p[1], p[2], p[3], 1e-5, None, None, wrong)
+        for plan in (lambda: handle.batch_norm_inference(SPATIAL, desc, desc, one, wrong),  # noqa: B023
+                     lambda: handle.batch_norm_training(SPATIAL, desc, desc, one, activ_desc=wrong),  # noqa: B023
+                     lambda: handle.batch_norm_backward(SPATIAL, desc, desc, desc, one, activ_desc=wrong)):  # noqa: B023
+            with pytest.raises(BadParmError, match="activ_desc"):
+                plan()
+    with pytest.raises(BadParmError, match="bnBias"):  # which the gradient of an activation needs
+        miopyx.miopenBatchNormBackwardActivation(*back, None, p[2], p[3], 1e-5, None, None, relu)
+    with pytest.raises(BadParmError, match="bnBias"):  # and what is written must not be
+        miopyx.miopenBatchNormBackwardActivation(*back, p[3], p[2], p[3], 1e-5, None, None, relu)
+    with pytest.raises(BadParmError):
+        miopyx.miopenBatchNormBackwardActivation(*back, p[1], p[2], p[3], 1e-5, p[4], None, relu)
+    # Old running statistics and new ones: all or none, and apart.
+    for call, activ in ((miopyx.miopenBatchNormForwardTrainingActivation_V2, (relu,)),
+                        (miopyx.miopenBatchNormalizationForwardTraining_V3, ())):
+        for four_given in ((p[2], p[3], None, None), (None, None, p[4], p[5]), (p[2], None, p[4], p[5]),
+                           (p[2], p[3], p[4], None), (p[2], p[3], p[2], p[4]), (p[2], p[3], p[3], p[2])):
             with pytest.raises(BadParmError):
-                miopyx.miopenBatchNormalizationForwardInferenceInvVariance(handle, SPATIAL, a, b, *forward[4:], p[2], p[3])
-        with pytest.raises(MIOpenError):
-            miopyx.miopenBatchNormForwardInferenceActivation(*forward, p[2], p[3], None, relu)
+                call(*forward, 0.1, *four_given, 1e-5, None, None, *activ)
+        call(*forward, 0.1, *p[2:], 1e-5, None, None, *activ)
+    for wrong in ({"alpha": 2.0}, {"beta": 1.0}):
+        a, b = wrong.get("alpha", 1.0), wrong.get("beta", 0.0)
+        with pytest.raises(UnknownError):
+            miopyx.miopenBatchNormForwardTrainingActivation(
+                handle, SPATIAL, a, b, *forward[4:], 0.1, None, None, 1e-5, None, None, relu)
+        with pytest.raises(BadParmError):
+            miopyx.miopenBatchNormalizationForwardInferenceInvVariance(
+                handle, SPATIAL, a, b, *forward[4:], p[2], p[3])
+    with pytest.raises(MIOpenError):
+        miopyx.miopenBatchNormForwardInferenceActivation(*forward, p[2], p[3], None, relu)
 
 
-def test_no_elements(backends):
+def test_no_elements(handle):
     """y has none, sums are 0; running statistics cannot be moved elsewhere by nothing."""
-    for handle in backends:
-        desc, one = TensorDescriptor("float32", (0, 3, 4, 5)), TensorDescriptor("float32", (1, 3, 1, 1))
-        relu = ActivationDescriptor(RELU)
-        empty = np.empty((0, 3, 4, 5), "f4")
-        data = empty if handle.device.is_host or handle.device.shares_memory else handle.upload(np.zeros(1, "f4"))
-        scale, bias, dscale, dbias = (Tensor(one, 1.0) for _ in range(4))
-        s, b, ds, db = (t.argument(handle) for t in (scale, bias, dscale, dbias))
-        miopyx.miopenBatchNormBackwardActivation(handle, SPATIAL, 1, 0, 1, 0, desc, data, desc, data, desc, data,
-                                                 *(one,) * 4, s, b, ds, db, 1e-5, None, None, relu)
-        assert (dscale.values(handle) == 0).all()
-        assert (dbias.values(handle) == 0).all()
-        with pytest.raises(BadParmError, match="no elements"):
-            miopyx.miopenBatchNormForwardTrainingActivation_V2(
-                handle, SPATIAL, 1, 0, desc, data, desc, data, *(one,) * 4, s, b, 0.1, s, b, ds, db, 1e-5, None, None, relu)
+    desc, one = TensorDescriptor("float32", (0, 3, 4, 5)), TensorDescriptor("float32", (1, 3, 1, 1))
+    relu = ActivationDescriptor(RELU)
+    empty = np.empty((0, 3, 4, 5), "f4")
+    data = empty if handle.device.is_host or handle.device.shares_memory else handle.upload(np.zeros(1, "f4"))
+    scale, bias, dscale, dbias = (Tensor(one, 1.0) for _ in range(4))
+    s, b, ds, db = (t.argument(handle) for t in (scale, bias, dscale, dbias))
+    miopyx.miopenBatchNormBackwardActivation(handle, SPATIAL, 1, 0, 1, 0, desc, data, desc, data, desc, data,
+                                             *(one,) * 4, s, b, ds, db, 1e-5, None, None, relu)
+    assert (dscale.values(handle) == 0).all()
+    assert (dbias.values(handle) == 0).all()
+    with pytest.raises(BadParmError, match="no elements"):
+        miopyx.miopenBatchNormForwardTrainingActivation_V2(
+            handle, SPATIAL, 1, 0, desc, data, desc, data, *(one,) * 4, s, b, 0.1, s, b, ds, db, 1e-5, None, None,
+            relu)

@@ -35,7 +35,8 @@ LINES = {
     f"bnorm {SIZES} -m 1 -b 1 -s 1": 1,
     f"bnorm {SIZES} -D 3 -b 1": 1,
     **{f"bnorm {SIZES} -m 1 -f {mode} -x 0.7 -y 0.6 -z 1.5 -F 1 -s 1": 1 for mode in range(1, 10)},
-    **{f"bnorm {SIZES} -m {mode % 2} -f {mode} -x 0.7 -y 0.6 -z 1.5 -b 1 -s {mode // 2 % 2}": 1 for mode in range(1, 10)},
+    **{f"bnorm {SIZES} -m {mode % 2} -f {mode} -x 0.7 -y 0.6 -z 1.5 -b 1 -s {mode // 2 % 2}": 1
+       for mode in range(1, 10)},
     f"bnorm {SIZES} -m 1 -f 8 -F 2 -r 1 -I 1 -L NHWC": 1,
     f"bnorm {SIZES} -I 1 -F 2": 1,
     f"bnorm {SIZES} -F 2 -r 1 -I 1": 1,
@@ -114,7 +115,8 @@ def test_defaults_are_miopendrivers(operation, defaults):
     "pool -n 4", "pool -W 3x4x9", "pool -W 3x4x9x8,3x4", "pool -W axb", "pool -m avgin", "pool -I miopenIndexUint9",
     "pool -z full", "pool -r 1", "pool -W 1x1x8x8 -z same -y 2", "pool -w 1", "activ -m 10", "activ -A x",
     "activ -A nan", "activ --layout NCHWc4", "lrn -m cross_channel", "lrn -m 1", "bnorm -F 3", "bnorm -A 2",
-    "bnorm -F 1 -b 1", "bnorm -f 10", "bnorm -I 1", "bnorm -b 1 -I 1", "bnorm -Q 1", "bnorm -F 2 -r 1 -Q 1", "softmax -a 3", "tensorop -o 6", "tensorop --b_lens 1x", "tensorop -v inf",
+    "bnorm -F 1 -b 1", "bnorm -f 10", "bnorm -I 1", "bnorm -b 1 -I 1", "bnorm -Q 1", "bnorm -F 2 -r 1 -Q 1",
+    "softmax -a 3", "tensorop -o 6", "tensorop --b_lens 1x", "tensorop -v inf",
     "layernorm -m 2", "layernorm -o 6", "t5layernorm -m 1", "groupnorm -g 0", "groupnorm --layout NHWC",
     "conv -W 1x1x2x2", "poolint8",
 ])

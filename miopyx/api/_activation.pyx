@@ -219,7 +219,8 @@ def plan_activation_forward(handle, activ_desc, x_desc, y_desc):
 def plan_activation_backward(handle, activ_desc, y_desc, dy_desc, x_desc, dx_desc):
     """Body of Handle.activation_backward."""
     cdef ActivationDescriptor activ = as_activation(activ_desc, "activ_desc")
-    return with_activation(activ, _BACKWARD.plan(handle, (activ, y_desc, dy_desc, x_desc, dx_desc), 0, _unread(activ)), 0)
+    return with_activation(
+        activ, _BACKWARD.plan(handle, (activ, y_desc, dy_desc, x_desc, dx_desc), 0, _unread(activ)), 0)
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

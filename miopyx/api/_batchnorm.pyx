@@ -314,10 +314,11 @@ def miopenBatchNormalizationForwardTraining_V3(handle, bn_mode, alpha, beta, xDe
 
     Parameters
     ----------
-    prevResultRunningMean, prevResultRunningVariance, nextResultRunningMean, nextResultRunningVariance : memory of the \
-handle's device, or None for all four
-        The old ones, which stay as they are, and the new ones.  The same object as prev... and as next... is moved where
-        it is, as in V2.
+    prevResultRunningMean, prevResultRunningVariance : memory of the handle's device, or None
+        The old ones, which stay as they are.
+    nextResultRunningMean, nextResultRunningVariance : memory of the handle's device, or None
+        The new ones; None where the old ones are None, and only there.  The same object as an old one is moved where it
+        is, as in V2.
     Others
         As miopenBatchNormalizationForwardTraining_V2.
 
@@ -575,8 +576,8 @@ def miopenBatchNormalizationBackward(handle, bn_mode, alphaDataDiff, betaDataDif
         For other types of x.
     """
     d = bnScaleBiasDiffDesc
-    cdef arg_t[8] descriptors = [<arg_t> None, <arg_t> xDesc, <arg_t> dyDesc, <arg_t> dxDesc, <arg_t> d, <arg_t> d, <arg_t> d,
-                                 <arg_t> d]
+    cdef arg_t[8] descriptors = [<arg_t> None, <arg_t> xDesc, <arg_t> dyDesc, <arg_t> dxDesc, <arg_t> d, <arg_t> d,
+                                 <arg_t> d, <arg_t> d]
     cdef arg_t[9] buffers = [<arg_t> x, <arg_t> dy, <arg_t> dx, <arg_t> bnScale, <arg_t> resultBnScaleDiff,
                              <arg_t> resultBnBiasDiff, <arg_t> savedMean, <arg_t> savedInvVariance, <arg_t> None]
     _backward(_BACKWARD, handle, bn_mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff, descriptors,
@@ -601,18 +602,18 @@ def miopenBatchNormalizationBackward_V2(handle, bn_mode, alphaDataDiff, betaData
     BadParmError, MIOpenNotImplementedError
         As miopenBatchNormalizationBackward.
     """
-    cdef arg_t[8] descriptors = [<arg_t> None, <arg_t> xDesc, <arg_t> dyDesc, <arg_t> dxDesc, <arg_t> scaleDesc, <arg_t> biasDesc,
-                                 <arg_t> savedMeanDesc, <arg_t> savedVarDesc]
+    cdef arg_t[8] descriptors = [<arg_t> None, <arg_t> xDesc, <arg_t> dyDesc, <arg_t> dxDesc, <arg_t> scaleDesc,
+                                 <arg_t> biasDesc, <arg_t> savedMeanDesc, <arg_t> savedVarDesc]
     cdef arg_t[9] buffers = [<arg_t> x, <arg_t> dy, <arg_t> dx, <arg_t> bnScale, <arg_t> resultBnScaleDiff,
                              <arg_t> resultBnBiasDiff, <arg_t> savedMean, <arg_t> savedInvVariance, <arg_t> None]
     _backward(_BACKWARD_V2, handle, bn_mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff, descriptors,
               buffers, epsilon)
 
 
-def miopenBatchNormBackwardActivation(handle, bn_mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff, xDesc,
-                                      x, dyDesc, dy, dxDesc, dx, scaleDesc, biasDesc, savedMeanDesc, savedVarianceDesc,
-                                      bnScale, bnBias, resultBnScaleDiff, resultBnBiasDiff, epsilon, savedMean,
-                                      savedInvVariance, activDesc):
+def miopenBatchNormBackwardActivation(handle, bn_mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff,
+                                      xDesc, x, dyDesc, dy, dxDesc, dx, scaleDesc, biasDesc, savedMeanDesc,
+                                      savedVarianceDesc, bnScale, bnBias, resultBnScaleDiff, resultBnBiasDiff, epsilon,
+                                      savedMean, savedInvVariance, activDesc):
     """Gradients of miopenBatchNormForwardTrainingActivation: dx, and those of scale and bias.
 
     With v = bnScale (x - mean) inv + bnBias, which is computed from x anew, dv = dy act'(v) is what
@@ -645,7 +646,7 @@ def miopenBatchNormBackwardActivation(handle, bn_mode, alphaDataDiff, betaDataDi
 # Plans
 
 
-def plan_batch_norm_training(handle, mode, x_desc, y_desc, bn_desc, running, save, activ_desc):
+def plan_batch_norm_training(handle, mode, x_desc, y_desc, bn_desc, running, save, activ_desc=None):
     """Body of Handle.batch_norm_training."""
     cdef bint runs = to_flag(running, "running"), saves = to_flag(save, "save")
     return _PLAN_TRAINING.plan(handle, activ_desc, (x_desc, y_desc, *(bn_desc,) * 4),
@@ -653,12 +654,12 @@ def plan_batch_norm_training(handle, mode, x_desc, y_desc, bn_desc, running, sav
                                (0 if runs else NO_RUNNING) | (0 if saves else NO_SAVED))
 
 
-def plan_batch_norm_inference(handle, mode, x_desc, y_desc, bn_desc, activ_desc):
+def plan_batch_norm_inference(handle, mode, x_desc, y_desc, bn_desc, activ_desc=None):
     """Body of Handle.batch_norm_inference."""
     return _PLAN_INFERENCE.plan(handle, activ_desc, (x_desc, y_desc, *(bn_desc,) * 4), to_mode(mode), 0)
 
 
-def plan_batch_norm_backward(handle, mode, x_desc, dy_desc, dx_desc, bn_desc, saved, activ_desc):
+def plan_batch_norm_backward(handle, mode, x_desc, dy_desc, dx_desc, bn_desc, saved, activ_desc=None):
     """Body of Handle.batch_norm_backward."""
     cdef bint given = to_flag(saved, "saved")
     if activ_desc is not None:

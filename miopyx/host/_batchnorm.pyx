@@ -68,7 +68,7 @@ cdef struct bn_t:
     char* dscale
     char* dbias
     double factor, epsilon
-    double alpha, beta, gamma, eps # the activation's
+    double alpha, beta, gamma, eps  # the activation's
     bint lanes
     int axis_count             # how many of x, y, dx there are
     int64_t step[3]            # along the row
@@ -336,7 +336,9 @@ cdef void sum_gradients(const bn_t* c, const block_t* b, int64_t q, double* numb
 
 cdef void write_results(const bn_t* c, const block_t* b, int64_t q, double* numbers, int64_t width,
                         double* row) noexcept nogil:
-    """y = act(scale (x - mean) inv + bias), or dx = scale inv (dy - sum dy / M - (x - mean) inv^2 sum dy (x - mean) / M)."""
+    """y = act(scale (x - mean) inv + bias), or, with the dy of what act was given,
+    dx = scale inv (dy - sum dy / M - (x - mean) inv^2 sum dy (x - mean) / M).
+    """
     cdef double* mean = numbers + MEAN * width
     cdef double* inv = numbers + INV * width
     cdef double* first = numbers + FIRST * width

@@ -35,7 +35,7 @@ cdef enum:
     BN_PER_ACTIVATION = 0
     BN_SPATIAL = 1
 
-# Numbers of a call: training takes the first two, the others have epsilon alone, as number 0; then come the activation's.
+# Numbers of a call: training takes the first two, the others epsilon alone, as number 0; then come the activation's.
 cdef enum:
     BN_FACTOR = 0
     BN_EPSILON = 1

@@ -153,6 +153,7 @@ typedef struct {
 
 /* The gradient of what a batch normalisation made of number s, which is d from the mean. */
 #define GRADIENT(g, d, s) NORM_GRADIENT(b, g, (d) * u->times[s] + u->plus[s])
+#define FROM_MEAN(v, s) (((v) - u->shift[s]) - u->mean[s])
 
 static inline long units(const bn *b)
 {
@@ -288,10 +289,9 @@ static inline void sum_gradients(const bn *b, unit *u, long from, long to)
             const long at = u->at[1] + row_offset(b, 1, row);
             FOR_ROW(row, {
                 const V g = row_load(b->dy, at + s * VEC * STEP(1), STEP(1), some);
-                const V d = (v - u->shift[s]) - u->mean[s];
-                const V n = GRADIENT(g, d, s);
+                const V n = GRADIENT(g, FROM_MEAN(v, s), s);
                 sums[s] += n;
-                others[s] += n * d;
+                others[s] += n * FROM_MEAN(v, s);
             });
         }
         for (int s = 0; s < u->numbers; s++) {
@@ -312,14 +312,13 @@ static inline void write_rows(const bn *b, unit *u, long from, long to)
         const long at = u->at[1] + row_offset(b, 1, row);
         FOR_ROW(row, {
             const V g = row_load(b->dy, at + s * VEC * STEP(1), STEP(1), some);
-            const V d = (v - u->shift[s]) - u->mean[s];
             row_store(b->y, to_at + s * VEC * STEP(OUT), STEP(OUT), some,
-                      u->inv[s] * ((GRADIENT(g, d, s) - u->first[s]) - d * u->second[s]));
+                      u->inv[s] * ((GRADIENT(g, FROM_MEAN(v, s), s) - u->first[s]) - FROM_MEAN(v, s) * u->second[s]));
         });
 #else
         FOR_ROW(row, {
             row_store(b->y, to_at + s * VEC * STEP(OUT), STEP(OUT), some,
-                      ACTIVATED(b, ((v - u->shift[s]) - u->mean[s]) * u->inv[s] + u->first[s]));
+                      ACTIVATED(b, FROM_MEAN(v, s) * u->inv[s] + u->first[s]));
         });
 #endif
     }
@@ -455,11 +454,18 @@ static inline void sum_gradients(const bn *b, unit *u, long from, long to)
             for (int s = 0; s < u->numbers; s++) {
                 const long at = start + s * b->w.kept_stride[0][3], dy_at = dy_start + s * b->w.kept_stride[1][3];
                 const ACC shift = u->shift[s], mean = u->mean[s];
-                V p[4] = ZERO, q[4] = ZERO, g, d;
-#define TAKE_DY(i, some) g = DY_VECTOR(i, some), d = X_VECTOR(i, some) - mean, g = GRADIENT(g, d, s)
-#define EACH_DY(i, k, some) TAKE_DY(i, some), p[k] += g, q[k] += g * d
+                V p[4] = ZERO, q[4] = ZERO, g;
+#if ACTIVATION_BACKWARD
+                V d;
+#define TAKE_DY(i, some) d = X_VECTOR(i, some) - mean, g = GRADIENT(DY_VECTOR(i, some), d, s)
+#define X_OF_DY(i, some) d
+#else
+#define TAKE_DY(i, some) g = DY_VECTOR(i, some)
+#define X_OF_DY(i, some) (X_VECTOR(i, some) - mean)
+#endif
+#define EACH_DY(i, k, some) TAKE_DY(i, some), p[k] += g, q[k] += g * X_OF_DY(i, some)
 #define LAST_DY(i, k, some) \
-    TAKE_DY(i, some), p[k] += select((V)0, g, keep), q[k] += select((V)0, g * d, keep)
+    TAKE_DY(i, some), p[k] += select((V)0, g, keep), q[k] += select((V)0, g * X_OF_DY(i, some), keep)
                 FOR_VECTORS(EACH_DY, LAST_DY);
                 sums[s] += SUM(p);
                 others[s] += SUM(q);
@@ -494,9 +500,13 @@ static inline void write_rows(const bn *b, unit *u, long from, long to)
 #if BACKWARD
             const long dy_at = dy_start + s * b->w.kept_stride[1][3];
             const ACC second = u->second[s];
-#define FROM_MEAN(i, some) (X_VECTOR(i, some) - mean)
+#if ACTIVATION_BACKWARD
+            V d;
 #define RESULT(i, some) \
-    (inv * ((GRADIENT(DY_VECTOR(i, some), FROM_MEAN(i, some), s) - first) - FROM_MEAN(i, some) * second))
+    (d = X_VECTOR(i, some) - mean, inv * ((GRADIENT(DY_VECTOR(i, some), d, s) - first) - d * second))
+#else
+#define RESULT(i, some) (inv * ((DY_VECTOR(i, some) - first) - (X_VECTOR(i, some) - mean) * second))
+#endif
 #else
 #define RESULT(i, some) ACTIVATED(b, (X_VECTOR(i, some) - mean) * inv + first)
 #endif

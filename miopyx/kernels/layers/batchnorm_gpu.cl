@@ -66,6 +66,7 @@ typedef struct {
 
 /* The gradient of what a batch normalisation made of x, which is d from the mean. */
 #define GRADIENT(g, d) NORM_GRADIENT(b, g, (d) * u->times + u->plus)
+#define FROM_MEAN(x) (((x) - u->shift) - u->mean)
 
 /* Arrays of the arguments are indexed by constants alone: otherwise each work-item makes a copy of them in memory,
  * which costs more than the rest. */
@@ -346,9 +347,9 @@ static inline void add_gradients(const bn *b, unit *u, INDEX from, INDEX to, con
 #pragma unroll
         for (int i = 0; i < SETS; i++)
             if (i < left) {
-                const vec_t d = (x[i] - u->shift) - u->mean, each = GRADIENT(g[i], d);
+                const vec_t each = GRADIENT(g[i], FROM_MEAN(x[i]));
                 ADD_TERM(vec_t, first, rest, each);
-                ADD_TERM(vec_t, second, other_rest, each * d);
+                ADD_TERM(vec_t, second, other_rest, each * FROM_MEAN(x[i]));
             }
         left -= SETS;
     }
@@ -391,7 +392,7 @@ static inline void write_all(const bn *b, const unit *u, INDEX from, INDEX to, c
 #pragma unroll
         for (int i = 0; i < SETS; i++)
             if (i < left) {
-                const vec_t d = (x[i] - u->shift) - u->mean;
+                const vec_t d = FROM_MEAN(x[i]);
 #if BACKWARD
                 put(b->y + at[i], u->inv * ((GRADIENT(g[i], d) - u->first) - d * u->second), aligned);
 #else

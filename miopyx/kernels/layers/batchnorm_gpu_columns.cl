@@ -266,9 +266,9 @@ static inline void add_gradients(const bn *b, const area *a, const vec_t factors
 #pragma unroll
         for (int i = 0; i < SETS; i++)
             if (done + i < left) {
-                const vec_t d = WIDE(x[i]) - factors[SHIFT], each = GRADIENT(WIDE(dy[i]), d, factors);
+                const vec_t each = GRADIENT(WIDE(dy[i]), WIDE(x[i]) - factors[SHIFT], factors);
                 ADD_TERM(vec_t, *first, rest, each);
-                ADD_TERM(vec_t, *second, other_rest, each * d);
+                ADD_TERM(vec_t, *second, other_rest, each * (WIDE(x[i]) - factors[SHIFT]));
             }
         p += SETS * step;
         q += SETS * step_dy;
@@ -440,18 +440,6 @@ INLINE void hand_round(const ACC mine[FACTORS], __local ACC *local_factors, vec_
     __local ACC counts[LOCAL]
 #define GATHERS __local ACC local_1[LOCAL], local_2[LOCAL], counts[LOCAL]
 
-#if ACTIVATION_BACKWARD
-/* The factors of y, once the moments are there: they are what gradients of act(y) are made of. */
-INLINE void settle_result(const bn *b, long at, ACC shift, ACC mean, ACC squares, __local ACC *local_factors,
-                          vec_t factors[FACTORS])
-{
-    ACC mine[FACTORS];
-    if ((int)get_local_id(0) < COLUMNS && at < b->width)
-        settle(b, at, shift, mean, squares, 0, 0, false, mine);
-    hand_round(mine, local_factors, factors);
-}
-#endif
-
 #if !PARTS
 
 KERNEL bn_whole(BUFFERS, NUMBERS_OF_A_CALL)
@@ -468,17 +456,22 @@ KERNEL bn_whole(BUFFERS, NUMBERS_OF_A_CALL)
     const area all = part_of(&b, unit, 0);
     if (!GIVEN(&b))
         sum_moments(&b, &all, &average, &squares, local_1, local_2, counts);
-    if (!GIVEN(&b) && me < COLUMNS && at < b.width)
-        start = LOAD(X_TYPE)(b.x, at);
 #if BACKWARD
 #ifdef ACTIVATION
-    settle_result(&b, at, start, average, squares, local_factors, factors);
+    if (!GIVEN(&b) && me < COLUMNS && at < b.width)
+        start = LOAD(X_TYPE)(b.x, at);
+    if (me < COLUMNS && at < b.width)
+        settle(&b, at, start, average, squares, 0, 0, false, mine);
+    hand_round(mine, local_factors, factors);
 #endif
     sum_gradients(&b, &all, factors, &first, &second, local_1, local_2);
 #endif
 #endif
-    if (me < COLUMNS && at < b.width)
+    if (me < COLUMNS && at < b.width) {
+        if (!GIVEN(&b))
+            start = LOAD(X_TYPE)(b.x, at);
         settle(&b, at, start, average, squares, first, second, true, mine);
+    }
     hand_round(mine, local_factors, factors);
     const area mine_to_write = slice_of(&b, unit, slice, get_num_groups(0) / units);
     write_results(&b, &mine_to_write, factors);
@@ -506,30 +499,54 @@ KERNEL bn_moments(BUFFERS, NUMBERS_OF_A_CALL)
     }
 }
 
-/* The mean, less the shift, and the sum of squares of column `at`, from all parts. */
-INLINE void gather_moments(const bn *b, long at, ACC *mean, ACC *squares, __local ACC *local_1, __local ACC *local_2,
-                           __local ACC *counts)
+/* What is known of column `at`, from all parts; without `gradients` of the moments alone. */
+INLINE void gather(const bn *b, long at, const bool gradients, bool write, ACC mine[FACTORS], __local ACC *local_1,
+                   __local ACC *local_2, __local ACC *counts)
 {
     const int row = (int)get_local_id(0) / COLUMNS;
     const bool inside = at < b->width;
     const int last = (int)b->parts - 1;
-    ACC count = 0;
-    *mean = *squares = 0;
-    for (int part = row; inside && part <= last; part += GATHERED * ROWS) {
-        ACC means[GATHERED], others[GATHERED]; /* read before the first is waited for */
+    ACC mean = 0, squares = 0, first = 0, second = 0;
+    if (!GIVEN(b)) {
+        ACC count = 0;
+        for (int part = row; inside && part <= last; part += GATHERED * ROWS) {
+            ACC means[GATHERED], others[GATHERED]; /* read before the first is waited for */
 #pragma unroll
-        for (int i = 0; i < GATHERED; i++) {
-            const long from = AT_MOMENTS(min(part + i * ROWS, last)) + at;
-            means[i] = b->space[from];
-            others[i] = b->space[from + b->width];
-        }
+            for (int i = 0; i < GATHERED; i++) {
+                const long from = AT_MOMENTS(min(part + i * ROWS, last)) + at;
+                means[i] = b->space[from];
+                others[i] = b->space[from + b->width];
+            }
 #pragma unroll
-        for (int i = 0; i < GATHERED; i++) {
-            const int one = part + i * ROWS;
-            combine(mean, squares, &count, means[i], others[i], one <= last ? rows_of(b, one) : 0);
+            for (int i = 0; i < GATHERED; i++) {
+                const int one = part + i * ROWS;
+                combine(&mean, &squares, &count, means[i], others[i], one <= last ? rows_of(b, one) : 0);
+            }
         }
+        join_moments(&mean, &squares, count, local_1, local_2, counts);
     }
-    join_moments(mean, squares, count, local_1, local_2, counts);
+#if BACKWARD
+    if (gradients) {
+        for (int part = row; inside && part <= last; part += GATHERED * ROWS) {
+            ACC firsts[GATHERED], seconds[GATHERED];
+#pragma unroll
+            for (int i = 0; i < GATHERED; i++) {
+                const long from = AT_GRADIENTS(min(part + i * ROWS, last)) + at;
+                firsts[i] = b->space[from];
+                seconds[i] = b->space[from + b->width];
+            }
+#pragma unroll
+            for (int i = 0; i < GATHERED; i++)
+                if (part + i * ROWS <= last) {
+                    first += firsts[i];
+                    second += seconds[i];
+                }
+        }
+        join_sums(&first, &second, local_1, local_2);
+    }
+#endif
+    if (inside && row == 0)
+        settle(b, at, GIVEN(b) ? (ACC)0 : b->space[at], mean, squares, first, second, write, mine);
 }
 
 #if BACKWARD
@@ -546,13 +563,9 @@ KERNEL bn_gradients(BUFFERS, NUMBERS_OF_A_CALL)
     vec_t factors[FACTORS];
 #ifdef ACTIVATION
     __local ACC local_factors[FACTORS * COLUMNS] OF_VECTORS;
-    ACC start = 0, average = 0, squares = 0;
-    if (!GIVEN(&b)) {
-        gather_moments(&b, (long)unit * COLUMNS + me % COLUMNS, &average, &squares, local_1, local_2, counts);
-        if (me < COLUMNS && at < b.width)
-            start = b.space[at];
-    }
-    settle_result(&b, at, start, average, squares, local_factors, factors);
+    ACC mine[FACTORS];
+    gather(&b, (long)unit * COLUMNS + me % COLUMNS, false, false, mine, local_1, local_2, counts);
+    hand_round(mine, local_factors, factors);
 #endif
     sum_gradients(&b, &a, factors, &first, &second, local_1, local_2);
     if (me < COLUMNS && at < b.width) {
@@ -563,38 +576,6 @@ KERNEL bn_gradients(BUFFERS, NUMBERS_OF_A_CALL)
 
 #endif
 
-/* What is known of column `at`, from all parts. */
-INLINE void gather(const bn *b, long at, bool write, ACC mine[FACTORS], __local ACC *local_1, __local ACC *local_2,
-                   __local ACC *counts)
-{
-    const int row = (int)get_local_id(0) / COLUMNS;
-    const bool inside = at < b->width;
-    ACC mean = 0, squares = 0, first = 0, second = 0;
-    if (!GIVEN(b))
-        gather_moments(b, at, &mean, &squares, local_1, local_2, counts);
-#if BACKWARD
-    const int last = (int)b->parts - 1;
-    for (int part = row; inside && part <= last; part += GATHERED * ROWS) {
-        ACC firsts[GATHERED], seconds[GATHERED];
-#pragma unroll
-        for (int i = 0; i < GATHERED; i++) {
-            const long from = AT_GRADIENTS(min(part + i * ROWS, last)) + at;
-            firsts[i] = b->space[from];
-            seconds[i] = b->space[from + b->width];
-        }
-#pragma unroll
-        for (int i = 0; i < GATHERED; i++)
-            if (part + i * ROWS <= last) {
-                first += firsts[i];
-                second += seconds[i];
-            }
-    }
-    join_sums(&first, &second, local_1, local_2);
-#endif
-    if (inside && row == 0)
-        settle(b, at, GIVEN(b) ? (ACC)0 : b->space[at], mean, squares, first, second, write, mine);
-}
-
 KERNEL bn_settle(BUFFERS, NUMBERS_OF_A_CALL)
 {
     GATHERS;
@@ -602,7 +583,7 @@ KERNEL bn_settle(BUFFERS, NUMBERS_OF_A_CALL)
     const int me = (int)get_local_id(0);
     const long at = (long)get_group_id(0) * COLUMNS + me % COLUMNS;
     ACC mine[FACTORS];
-    gather(&b, at, true, mine, local_1, local_2, counts);
+    gather(&b, at, true, true, mine, local_1, local_2, counts);
     if (me < COLUMNS && at < b.width)
 #pragma unroll
         for (int i = 0; i < FACTORS; i++)
@@ -631,8 +612,8 @@ KERNEL bn_finish(BUFFERS, NUMBERS_OF_A_CALL)
     GATHERS;
     __local ACC local_factors[FACTORS * COLUMNS] OF_VECTORS;
     ACC mine[FACTORS];
-    gather(&b, (long)(group % units) * COLUMNS + get_local_id(0) % COLUMNS, group / units == 0, mine, local_1, local_2,
-           counts);
+    gather(&b, (long)(group % units) * COLUMNS + get_local_id(0) % COLUMNS, true, group / units == 0, mine, local_1,
+           local_2, counts);
     hand_round(mine, local_factors, factors);
 #endif
     write_results(&b, &a, factors);

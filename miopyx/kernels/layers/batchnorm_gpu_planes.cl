@@ -242,13 +242,14 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void bn_planes(BUFFE
     const vec_t scale_of_y = lanes_of(scales, column), plus = lanes_of(biases, column);
 #endif
 #define GRADIENT(g, d) NORM_GRADIENT(&b, g, (d) * scale_of_y + plus)
+#define FROM_MEAN(i) ((wide(held[i]) - shift) - off)
     anew(held);
 #if BACKWARD
     vec_t sum = 0, other = 0;
     FOR_EACH(i, last) {
-        const vec_t d = (wide(held[i]) - shift) - off, each = GRADIENT(wide(grad[i]), d);
+        const vec_t each = GRADIENT(wide(grad[i]), FROM_MEAN(i));
         sum += each;
-        other += each * d;
+        other += each * FROM_MEAN(i);
     }
     sum_channels(works ? sum : (vec_t)0, column, row, columns, sums, firsts);
     sum_channels(works ? other : (vec_t)0, column, row, columns, sums, seconds);
@@ -277,10 +278,9 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void bn_planes(BUFFE
     anew(grad);
 #endif
 #if BACKWARD
-#define FROM_MEAN(i) ((wide(held[i]) - shift) - off)
 #define RESULT(i) (times * ((GRADIENT(wide(grad[i]), FROM_MEAN(i)) - first) - FROM_MEAN(i) * second))
 #else
-#define RESULT(i) ACTIVATED(&b, ((wide(held[i]) - shift) - off) * times + first)
+#define RESULT(i) ACTIVATED(&b, FROM_MEAN(i) * times + first)
 #endif
     const long step = TY * b.w.reduced_stride[OUT][2];
     __global STORAGE(X_TYPE) *to = b.y + PLACE(OUT);

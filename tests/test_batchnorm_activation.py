@@ -232,6 +232,13 @@ def test_devices_compute_every_activation(opencl_name, handles, as_gpu, activati
             Activated(mode, lens, "float32", rng, activation, layout, factor=factor).check(handle)
 
 
+def test_gradients_that_read_results(backends, rng):
+    """Every time, since there is no such thing in batch normalisation alone."""
+    for handle in backends:
+        for activation, lens in ((LOGISTIC, SHAPES[0]), (TANH, (5, 12, 7, 7))):
+            Activated(SPATIAL, lens, "float32", rng, activation).back(handle)
+
+
 @pytest.mark.some(4)
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_devices_compute_every_case(opencl_name, handles, as_gpu, case, rng):

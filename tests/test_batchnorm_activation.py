@@ -239,6 +239,17 @@ def test_gradients_that_read_results(backends, rng):
             Activated(SPATIAL, lens, "float32", rng, activation).back(handle)
 
 
+@pytest.mark.long
+def test_columns_that_are_settled_apart(opencl_name, as_gpu, rng):
+    """Large tensors with channels last have a launch more on GPUs, which hands on what y is made of."""
+    handle = as_gpu(opencl_name)
+    example = Activated(SPATIAL, (64, 8, 100, 100), "float32", rng, TANH, "last")
+    plan = handle.batch_norm_backward(SPATIAL, *(example.x_desc,) * 3, example.one, False, example.activ)
+    assert any("bn_settle" in repr(step.spec) for step in plan.invoker.solution.steps)
+    example.back(handle, example.train(handle))
+    example.back(handle)
+
+
 @pytest.mark.some(4)
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_devices_compute_every_case(opencl_name, handles, as_gpu, case, rng):

@@ -49,15 +49,15 @@ hypothesis.settings.load_profile("miopyx")
 DEVICES = "device_name", "opencl_name", "any_handle"  # parameters that name one
 # What builds many programs, starts many processes or searches long; `-m quick` leaves these files out.
 SLOW_FILES = {
-    "test_activation", "test_allocator", "test_basic_device", "test_batchnorm", "test_compiling", "test_configurations",
-    "test_depthwise", "test_deterministic", "test_device", "test_docs", "test_driver", "test_driver_layers",
-    "test_examples", "test_fft", "test_find_search", "test_float8", "test_gpu_benches", "test_grouped_cpu",
-    "test_implicit_cpu", "test_implicit_cpu_nhwc", "test_implicit_cpu_weights", "test_implicit_gpu",
-    "test_largest_errors", "test_leaks", "test_logs", "test_logs_layers", "test_long_sums", "test_lrn",
-    "test_nvidia_emulated", "test_nvidia_pack", "test_onnx", "test_overhead", "test_pooling", "test_programs",
-    "test_released", "test_second_process", "test_small_gpus", "test_solvers", "test_store", "test_streams",
-    "test_system_file", "test_tensor_ops", "test_threads", "test_torch_models", "test_tuning", "test_typing",
-    "test_user_file", "test_versus", "test_winograd_cpu", "test_winograd_gpu",
+    "test_activation", "test_allocator", "test_basic_device", "test_batchnorm", "test_batchnorm_activation",
+    "test_compiling", "test_configurations", "test_depthwise", "test_deterministic", "test_device", "test_docs",
+    "test_driver", "test_driver_layers", "test_examples", "test_fft", "test_find_search", "test_float8",
+    "test_gpu_benches", "test_grouped_cpu", "test_implicit_cpu", "test_implicit_cpu_nhwc", "test_implicit_cpu_weights",
+    "test_implicit_gpu", "test_largest_errors", "test_leaks", "test_logs", "test_logs_layers", "test_long_sums",
+    "test_lrn", "test_nvidia_emulated", "test_nvidia_pack", "test_onnx", "test_overhead", "test_pooling",
+    "test_programs", "test_released", "test_second_process", "test_small_gpus", "test_solvers", "test_store",
+    "test_streams", "test_system_file", "test_tensor_ops", "test_threads", "test_torch_models", "test_tuning",
+    "test_typing", "test_user_file", "test_versus", "test_winograd_cpu", "test_winograd_gpu",
 }
 
 

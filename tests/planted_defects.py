@@ -37,9 +37,9 @@ class Defect(NamedTuple):
 
 K, H, P, E, D, A, C = "kernel", "host path", "problem", "engine", "database", "API", "choosing"
 DEFECTS = [Defect(*row) for row in (
-    (K, "kernels/layers/activation.cl", "return v > 0 ? dy : dy * (alpha * mx_exp(v));",
+    (K, "kernels/include/activation.h", "return v > 0 ? dy : dy * (alpha * mx_exp(v));",
      "return v > 0 ? dy : dy * mx_exp(v);", "activation", "ELU's gradient without alpha"),
-    (K, "kernels/layers/activation.cl", "return v > 0 && v <= alpha ? dy : (V)0;",
+    (K, "kernels/include/activation.h", "return v > 0 && v <= alpha ? dy : (V)0;",
      "return v > 0 && v < alpha ? dy : (V)0;", "activation", "CLIPPEDRELU's gradient at the limit itself"),
     (K, "kernels/layers/softmax.cl", "#define RESULT(v, scale) ((ACC)alpha * ((v) - (scale)))",
      "#define RESULT(v, scale) ((v) - (scale))", "softmax", "log softmax without alpha"),
@@ -53,6 +53,10 @@ DEFECTS = [Defect(*row) for row in (
      "a pixel behind the row is read"),
     (K, "kernels/layers/batchnorm_cpu.cl", "exact = exact && all(square <= FAR * squares[s]);", "", "batchnorm",
      "data far from its first element are not summed again"),
+    (K, "kernels/layers/batchnorm.h", "    v = ACTIVATED(b, v);\n", "", "batchnorm_activation",
+     "gradients of LOGISTIC and TANH from what they were given"),
+    (H, "host/_batchnorm.pyx", "            times[i] *= inv[i]\n", "            pass\n", "batchnorm_activation",
+     "an activation's gradient is taken elsewhere than where it was"),
     (K, "kernels/conv/cpu/implicit_weights.cl", "if (a < b && di >= 0 &&", "if (a < b && di > 0 &&",
      "implicit_cpu_weights solvers", "weights' gradient without a volume's first plane"),
     (K, "kernels/conv/naive.cl", "if (item >= mx_size(p.x))", "if (item + 1 >= mx_size(p.x))", "solvers",

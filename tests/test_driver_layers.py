@@ -34,6 +34,14 @@ LINES = {
     f"bnorm {SIZES} -F 2": 1,
     f"bnorm {SIZES} -m 1 -b 1 -s 1": 1,
     f"bnorm {SIZES} -D 3 -b 1": 1,
+    **{f"bnorm {SIZES} -m 1 -f {mode} -x 0.7 -y 0.6 -z 1.5 -F 1 -s 1": 1 for mode in range(1, 10)},
+    **{f"bnorm {SIZES} -m {mode % 2} -f {mode} -x 0.7 -y 0.6 -z 1.5 -b 1 -s {mode // 2 % 2}": 1
+       for mode in range(1, 10)},
+    f"bnorm {SIZES} -m 1 -f 8 -F 2 -r 1 -I 1 -L NHWC": 1,
+    f"bnorm {SIZES} -I 1 -F 2": 1,
+    f"bnorm {SIZES} -F 2 -r 1 -I 1": 1,
+    f"bnorm {SIZES} -m 1 -F 1 -r 1 -Q 1 -s 1": 1,
+    f"bnorm {SIZES} -m 1 -F 1 -r 1 -Q 1 -f 2": 1,
     f"softmax {SIZES}": 2,
     f"softmax {SIZES} -m 0 -a 0 -A 0.5 -B 2": 2,
     f"softmax {SIZES} -a 2 --layout NHWC": 2,
@@ -54,6 +62,7 @@ LINES = {
 # them takes a while to build.
 ON_DEVICES = ("pool -W 3x4x9x8,NCHW", f"activ {SIZES} --in_d 3 --layout NDHWC", f"lrn {SIZES}",
               f"bnorm {SIZES} -m 1 -s 1 -r 1 -F 1", f"bnorm {SIZES} -m 1 -b 1 -s 1",
+              f"bnorm {SIZES} -m 1 -F 1 -r 1 -Q 1 -f 2",
               f"softmax {SIZES} -m 0 -a 0 -A 0.5 -B 2", f"tensorop {SIZES} -o 2 --b_lens 1x6x1x1 -i 3",
               f"groupnorm {SIZES} -F 0 -m 1 -g 3")
 SPELLINGS = ("bnormfp16fp32", "bnormbfp16fp32")
@@ -91,7 +100,8 @@ def test_flags(family, capsys):
               "mode": "max", "index_type": "miopenIndexUint8", "iter": 10}),
     ("activ", {"batchsize": 100, "mode": 3, "alpha": 1.0, "beta": 1.0, "gamma": 1.0, "forw": 0}),
     ("lrn", {"lrnN": 5, "alpha": 0.001, "beta": 0.75, "lrnK": 1.0, "mode": "within", "forw": 0}),
-    ("bnorm", {"forw": 0, "back": 0, "mode": 0, "save": 0, "run": 0, "batchsize": 32, "in_d": 0, "iter": 1}),
+    ("bnorm", {"forw": 0, "back": 0, "mode": 0, "save": 0, "run": 0, "batchsize": 32, "in_d": 0, "iter": 1,
+               "activ_mode": 0, "activ_alpha": 1.0, "activ_beta": 1.0, "inverse_variance": 0, "ping_pong_buffers": 0}),
     ("softmax", {"batchsize": 100, "in_channels": 3, "in_h": 32, "alpha": 1.0, "beta": 0.0, "algorithm": 1, "mode": 1}),
     ("layernorm", {"forw": 1, "batchsize": 100, "in_w": 32, "eps": 1e-5, "normalized_dim": 3, "mode": 0}),
     ("tensorop", {"tensor_op": 0, "alpha1": 1.0, "alpha2": 1.0, "beta": 0.0, "tensor_val": 1.0, "batchsize": 64}),
@@ -105,7 +115,8 @@ def test_defaults_are_miopendrivers(operation, defaults):
     "pool -n 4", "pool -W 3x4x9", "pool -W 3x4x9x8,3x4", "pool -W axb", "pool -m avgin", "pool -I miopenIndexUint9",
     "pool -z full", "pool -r 1", "pool -W 1x1x8x8 -z same -y 2", "pool -w 1", "activ -m 10", "activ -A x",
     "activ -A nan", "activ --layout NCHWc4", "lrn -m cross_channel", "lrn -m 1", "bnorm -F 3", "bnorm -A 2",
-    "bnorm -F 1 -b 1", "softmax -a 3", "tensorop -o 6", "tensorop --b_lens 1x", "tensorop -v inf",
+    "bnorm -F 1 -b 1", "bnorm -f 10", "bnorm -I 1", "bnorm -b 1 -I 1", "bnorm -Q 1", "bnorm -F 2 -r 1 -Q 1",
+    "softmax -a 3", "tensorop -o 6", "tensorop --b_lens 1x", "tensorop -v inf",
     "layernorm -m 2", "layernorm -o 6", "t5layernorm -m 1", "groupnorm -g 0", "groupnorm --layout NHWC",
     "conv -W 1x1x2x2", "poolint8",
 ])

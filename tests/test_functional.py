@@ -254,6 +254,16 @@ def test_batch_norm(on, rng, shape):
     moved = mean.copy(), var.copy()
     got = miopyx.batch_norm(x, *moved, weight, bias, True, 0.25, 1e-3, handle=on)
     close(got, want(ours, its, weight, bias), "float32", 128)
+    v = want(mean, var, weight, bias)
+    for follows, result in (("relu", np.maximum(v, 0)), (miopyx.miopenActivationABS, np.abs(v)),
+                            (miopyx.ActivationDescriptor("leakyrelu", 0.25), np.where(v > 0, v, 0.25 * v)),
+                            (miopyx.ActivationDescriptor("leakyrelu", 0.5), np.where(v > 0, v, 0.5 * v)), (None, v)):
+        got = miopyx.batch_norm(x, mean, var, weight, bias, eps=1e-3, activation=follows, handle=on)
+        close(got, result, "float32", 64)
+    close(miopyx.batch_norm(x, None, None, weight, bias, True, eps=1e-3, activation="relu", handle=on),
+          np.maximum(want(ours, its, weight, bias), 0), "float32", 128)
+    with pytest.raises(miopyx.BadParmError):
+        miopyx.batch_norm(x, mean, var, activation="gelu", handle=on)
     count = x.size // 3
     np.testing.assert_allclose(moved[0], 0.75 * mean + 0.25 * ours, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(moved[1], 0.75 * var + 0.25 * its * count / (count - 1), rtol=1e-5)

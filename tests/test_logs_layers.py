@@ -114,6 +114,12 @@ def test_others_to_the_byte():
           "expAvgFactor": 0.1, "epsilon": 1e-5}, f"bnormfp16fp32 {size} -m 1 --forw 1 -b 0 -s 0 -r 1 -t 1"),
         ("miopenBatchNormalizationBackward_V2", {**four, "bn_mode": 1, "scaleDesc": p, "savedMean": x, "epsilon": 0.5},
          f"bnormfp16fp32 {size} -m 1 --forw 0 -b 1 -s 1 -t 1 # epsilon 0.5"),
+        ("miopenBatchNormForwardInferenceActivation",
+         {**both, "bn_mode": 1, "scaleDesc": p, "estimatedMean": x, "activDesc": mi.ActivationDescriptor(7, 1.5, 0.5)},
+         f"bnormfp16fp32 {size} -m 1 -f 7 -x 1.5 -y 0.5 -z 0 --forw 2 -b 0 -r 1 -t 1"),
+        ("miopenBatchNormForwardTrainingActivation",
+         {**both, "bn_mode": 0, "scaleDesc": p, "activDesc": mi.ActivationDescriptor(), "resultRunningMean": None,
+          "resultSaveMean": x}, f"bnormfp16fp32 {size} -m 0 --forw 1 -b 0 -s 1 -r 0 -t 1"),
         ("miopenSetTensor", {"yDesc": x, "alpha": 0.5}, f"tensoropfp16 {size} -o 0 -v 0.5 -t 1"),
         ("miopenOpTensor", {"aDesc": x, "cDesc": x, "bDesc": TensorDescriptor("float16", (1, 3, 1, 1)), "tensorOp": 1,
                             "alpha1": 1, "alpha2": 2, "beta": 3},
@@ -186,8 +192,27 @@ def test_batch_norm_commands_describe_the_call(rng):
             bn = TensorDescriptor(x.dtype, bn.lens)
         given = {"bn_mode": mode, "xDesc": x, "yDesc": x, "dxDesc": x, "dyDesc": x}
         wants = [object() if rng.integers(2) else None for _ in range(2)]
-        which = rng.integers(3)
-        if which == 0:
+        which = rng.integers(6)
+        activ = mi.ActivationDescriptor(int(rng.integers(10)), *(float(a) for a in rng.standard_normal(3)))
+        inverse = apart = False
+        if which == 3:
+            name = "miopenBatchNormForwardTrainingActivation_V2" if rng.integers(2) else (
+                "miopenBatchNormalizationForwardTraining_V3")
+            following, apart = object() if rng.integers(2) else wants[0], wants[0] is not None
+            given |= {"scaleDesc": bn, "prevResultRunningMean": wants[0], "nextResultRunningMean": following,
+                      "resultSaveMean": wants[1]}
+            apart = apart and following is not wants[0]
+            expected = (False, False, wants[0] is not None, wants[1] is not None)
+        elif which == 4:
+            inverse = bool(rng.integers(2))
+            name = f"miopenBatchNormForwardInferenceActivation{'InvVariance' if inverse else ''}"
+            given |= {"scaleDesc": bn, "estimatedMean": wants[0]}
+            expected = (False, True, wants[0] is not None, False)
+        elif which == 5:
+            name = "miopenBatchNormBackwardActivation"
+            given |= {"scaleDesc": bn, "savedMean": wants[1]}
+            expected = (True, False, False, wants[1] is not None)
+        elif which == 0:
             name = "miopenBatchNormalizationForwardTraining"
             given |= {"bnScaleBiasMeanVarDesc": bn, "resultRunningMean": wants[0], "resultSaveMean": wants[1]}
             expected = (False, False, wants[0] is not None, wants[1] is not None)
@@ -199,9 +224,15 @@ def test_batch_norm_commands_describe_the_call(rng):
             name = "miopenBatchNormalizationBackward"
             given |= {"bnScaleBiasDiffDesc": bn, "savedMean": wants[1]}
             expected = (True, False, False, wants[1] is not None)
+        if "Activation" in name:
+            given["activDesc"] = activ if rng.integers(4) else None
         _, remarks, work = repeated(name, **given)
         assert remarks == ""
         same(x, work.desc)
+        activ = given.get("activDesc")
+        assert work.activation == (0 if activ is None else activ.mode)
+        assert not work.activation or work.parameters == (activ.alpha, activ.beta, activ.gamma)
+        assert (work.inverse, work.apart) == (inverse, apart)
         assert work.derived.dtype == bn.dtype
         assert work.mode == mode
         assert (work.backward, work.inference, work.run, work.save) == expected
@@ -250,7 +281,7 @@ def test_what_the_driver_cannot_run_has_no_command(capsys):
 
 
 def test_every_layer_function_has_a_builder():
-    computes = re.compile(r"miopen(Pooling|Activation|LRN|Softmax|BatchNormalization)(Forward|Backward).*|"
+    computes = re.compile(r"miopen(Pooling|Activation|LRN|Softmax|BatchNorm(alization)?)(Forward|Backward).*|"
                           r"miopen((Add|T5)?Layer|Group)Norm(Forward|Backward)|"
                           r"miopen(Op|Set|Scale)Tensor")
     for module in logged.MODULES:
@@ -293,6 +324,10 @@ with mi.Handle(DEVICE) as handle:
     mi.miopenBatchNormalizationForwardInference(handle, 1, 1, 0, x, data, x, out, bn, *params[:4], 1e-5)
     mi.miopenBatchNormalizationBackward(handle, 1, 1, 0, 1, 0, x, data, x, dy, x, dx, bn, params[0], *params[2:4], 1e-5,
                                         *params[4:])
+    mi.miopenBatchNormForwardTrainingActivation_V2(handle, 1, 1, 0, x, data, x, out, bn, bn, bn, bn, *params[:2], 0.1,
+                                                   *params[2:], 1e-5, None, None, relu)
+    mi.miopenBatchNormForwardInferenceActivationInvVariance(handle, 1, 1, 0, x, data, x, out, bn, bn, bn, bn,
+                                                            *params[:4], relu)
     mi.miopenOpTensor(handle, 0, 1, x, data, 0.5, bn, params[0], 0, x, out)
     mi.miopenSetTensor(handle, bn, params[0], 2)
     mi.miopenScaleTensor(handle, bn, params[0], 0.5)
@@ -308,6 +343,7 @@ with mi.Handle(DEVICE) as handle:
     handle.batch_norm_training(1, x, x, bn)(data, out, *params, epsilon=1e-3)
     handle.batch_norm_inference(1, x, x, bn)(data, out, *params[:4])
     handle.batch_norm_backward(1, x, x, x, bn)(data, dy, dx, params[0], *params[2:])
+    handle.batch_norm_backward(1, x, x, x, bn, activ_desc=relu)(data, dy, dx, params[0], *params[2:], params[1])
     handle.op_tensor(1, x, bn, x)(data, params[0], out, alpha1=3)
     handle.set_tensor(x, 4)(out)
     handle.scale_tensor(x)(out, 2)
@@ -327,19 +363,19 @@ def test_logging_changes_no_result_and_the_driver_repeats_every_call(tmp_path, d
     assert len({out for out, _ in runs.values()}) == 1
     printed = [line for line in runs[SWITCHES[1:]][1].splitlines() if line.startswith(PREFIX)]
     assert all(re.match(re.escape(PREFIX) + r"Command \[\S+\] \./bin/MIOpenDriver ", line) for line in printed)
-    assert len(printed) == 14 + 14
-    assert sum("Plan.__call__" in line for line in printed) == 14
+    assert len(printed) == 16 + 15
+    assert sum("Plan.__call__" in line for line in printed) == 15
     assert sum(line.endswith("# epsilon 0.001") for line in printed) == 1
     assert sum("-B 0.25" in line for line in printed) == 1
     calls = runs[SWITCHES[:1]][1]
     assert "\tbeta = 0.25\n" in calls
     assert "Plan Handle.op_tensor(" in calls
     both, alone = (sum(line.startswith(PREFIX) for line in runs[on][1].splitlines()) for on in (SWITCHES, SWITCHES[:1]))
-    assert both == alone + 28
+    assert both == alone + 31
     path = tmp_path / "list.txt"
     path.write_text("".join(line.partition("] ")[2] + "\n" for line in printed))
     assert main(["--file", str(path), "-i", "1", "--device", device_name]) == 0
-    assert "28 of 28 lines verified" in capsys.readouterr().out
+    assert "31 of 31 lines verified" in capsys.readouterr().out
 
 
 def test_plans_keep_what_they_describe():

@@ -3,8 +3,6 @@
 Names and argument order are the header's; output pointers became return values and failures exceptions.
 """
 
-from libc.string cimport memset
-
 from miopyx.engine._plan cimport Plan
 from miopyx.values._types cimport MX_ACTIVATION_BACKWARD, MX_ACTIVATION_FORWARD, MX_SCALARS
 from miopyx.problem._activation cimport (
@@ -16,6 +14,9 @@ from ._operation cimport Signature, arg_t, require_handle, require_plain_scalars
 from miopyx.problem._descriptors import destroy
 from miopyx.errors import UnknownError
 from miopyx.problem._activation import ActivationProblem
+
+cdef enum:
+    NUMBERS = 3            # of an activation
 
 cdef Signature _FORWARD = Signature(
     MX_ACTIVATION_FORWARD, lambda flags, *descriptors: ActivationProblem(*descriptors),
@@ -85,10 +86,9 @@ def miopenDestroyActivationDescriptor(activDesc):
     destroy(activDesc, ActivationDescriptor, "activDesc")
 
 
-cdef int _write_numbers(ActivationDescriptor activ, double* scalars) noexcept:
-    memset(scalars, 0, MX_SCALARS * sizeof(double))
-    scalars[ACTIVATION_ALPHA], scalars[ACTIVATION_BETA] = activ.alpha, activ.beta
-    scalars[ACTIVATION_GAMMA] = activ.gamma
+cdef int write_activation(ActivationDescriptor activ, double* numbers) noexcept:
+    numbers[ACTIVATION_ALPHA], numbers[ACTIVATION_BETA] = activ.alpha, activ.beta
+    numbers[ACTIVATION_GAMMA] = activ.gamma
     return 0
 
 
@@ -134,8 +134,8 @@ def miopenActivationForward(handle, activDesc, alpha, xDesc, x, beta, yDesc, y):
     require_handle(handle)
     cdef arg_t[3] descriptors = [<arg_t> activDesc, <arg_t> xDesc, <arg_t> yDesc]
     cdef arg_t[2] buffers = [<arg_t> x, <arg_t> y]
-    cdef double[MX_SCALARS] numbers
-    _write_numbers(as_activation(activDesc, "activDesc"), numbers)
+    cdef double[MX_SCALARS] numbers = [0, 0, 0, 0, 0, 0]
+    write_activation(as_activation(activDesc, "activDesc"), numbers)
     require_plain_scalars(alpha, beta, UnknownError)
     _FORWARD.run(handle, descriptors, buffers, numbers, 0, 0)
 
@@ -186,41 +186,41 @@ def miopenActivationBackward(handle, activDesc, alpha, yDesc, y, dyDesc, dy, xDe
     cdef ActivationDescriptor activ = as_activation(activDesc, "activDesc")
     cdef arg_t[5] descriptors = [<arg_t> activ, <arg_t> yDesc, <arg_t> dyDesc, <arg_t> xDesc, <arg_t> dxDesc]
     cdef arg_t[4] buffers = [<arg_t> y, <arg_t> dy, <arg_t> x, <arg_t> dx]
-    cdef double[MX_SCALARS] numbers
-    _write_numbers(activ, numbers)
+    cdef double[MX_SCALARS] numbers = [0, 0, 0, 0, 0, 0]
+    write_activation(activ, numbers)
     require_plain_scalars(alpha, beta, UnknownError)
     _BACKWARD.run(handle, descriptors, buffers, numbers, 0, _unread(activ))
 
 
-cdef bytes _bytes(const double* scalars):
+cdef bytes _bytes(const double* numbers):
     """Which compare where numbers may be NaN."""
-    return (<const unsigned char*> scalars)[:MX_SCALARS * sizeof(double)]
+    return (<const unsigned char*> numbers)[:NUMBERS * sizeof(double)]
 
 
-cdef Plan _with_numbers(ActivationDescriptor activ, Plan plan):
-    """Let a plan keep alpha, beta and gamma as they are, which then belong to what it was made from."""
+cdef Plan with_activation(ActivationDescriptor activ, Plan plan, int first):
     describes = plan.identity
 
     def identity():
-        cdef double scalars[MX_SCALARS]
-        _write_numbers(activ, scalars)
-        return describes(), _bytes(scalars)
+        cdef double numbers[NUMBERS]
+        write_activation(activ, numbers)
+        return describes(), _bytes(numbers)
 
-    _write_numbers(activ, plan.default)
-    plan.identity, plan.made_of = identity, (plan.made_of, _bytes(plan.default))
+    write_activation(activ, &plan.default[first])
+    plan.identity, plan.made_of = identity, (plan.made_of, _bytes(&plan.default[first]))
     return plan
 
 
 def plan_activation_forward(handle, activ_desc, x_desc, y_desc):
     """Body of Handle.activation_forward."""
     cdef ActivationDescriptor activ = as_activation(activ_desc, "activ_desc")
-    return _with_numbers(activ, _FORWARD.plan(handle, (activ, x_desc, y_desc), 0, 0))
+    return with_activation(activ, _FORWARD.plan(handle, (activ, x_desc, y_desc), 0, 0), 0)
 
 
 def plan_activation_backward(handle, activ_desc, y_desc, dy_desc, x_desc, dx_desc):
     """Body of Handle.activation_backward."""
     cdef ActivationDescriptor activ = as_activation(activ_desc, "activ_desc")
-    return _with_numbers(activ, _BACKWARD.plan(handle, (activ, y_desc, dy_desc, x_desc, dx_desc), 0, _unread(activ)))
+    return with_activation(
+        activ, _BACKWARD.plan(handle, (activ, y_desc, dy_desc, x_desc, dx_desc), 0, _unread(activ)), 0)
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

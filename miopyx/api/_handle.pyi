@@ -200,6 +200,7 @@ class Handle(_Handle):
         bn_desc: TensorDescriptor,
         running: bool = True,
         save: bool = True,
+        activ_desc: ActivationDescriptor | None = None,
     ) -> Plan: ...
     def batch_norm_inference(
         self,
@@ -207,6 +208,7 @@ class Handle(_Handle):
         x_desc: TensorDescriptor,
         y_desc: TensorDescriptor,
         bn_desc: TensorDescriptor,
+        activ_desc: ActivationDescriptor | None = None,
     ) -> Plan: ...
     def batch_norm_backward(
         self,
@@ -216,6 +218,7 @@ class Handle(_Handle):
         dx_desc: TensorDescriptor,
         bn_desc: TensorDescriptor,
         saved: bool = True,
+        activ_desc: ActivationDescriptor | None = None,
     ) -> Plan: ...
 
 def miopenCreate() -> Handle: ...

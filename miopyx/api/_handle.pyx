@@ -194,7 +194,7 @@ class Handle(_Handle):
         """
         return plan_lrn_backward(self, lrn_desc, y_desc, dy_desc, x_desc, dx_desc)
 
-    def batch_norm_training(self, mode, x_desc, y_desc, bn_desc, running=True, save=True):
+    def batch_norm_training(self, mode, x_desc, y_desc, bn_desc, running=True, save=True, activ_desc=None):
         """Return a prepared plan: ``plan(x, y, scale, bias, running_mean, running_var, saved_mean, saved_inv)``.
 
         It computes y and the statistics (see miopenBatchNormalizationForwardTraining).
@@ -210,6 +210,8 @@ class Handle(_Handle):
             Of all parameters and statistics, see miopenDeriveBNTensorDescriptor.
         running, save : bool
             Whether the running and the saved statistics are wanted; a call passes None for what is not.
+        activ_desc : ActivationDescriptor, optional
+            What follows (see miopenBatchNormForwardTrainingActivation).
 
         Returns
         -------
@@ -220,19 +222,19 @@ class Handle(_Handle):
         MIOpenError
             As miopenBatchNormalizationForwardTraining raises for descriptors that do not fit each other.
         """
-        return plan_batch_norm_training(self, mode, x_desc, y_desc, bn_desc, running, save)
+        return plan_batch_norm_training(self, mode, x_desc, y_desc, bn_desc, running, save, activ_desc)
 
-    def batch_norm_inference(self, mode, x_desc, y_desc, bn_desc):
+    def batch_norm_inference(self, mode, x_desc, y_desc, bn_desc, activ_desc=None):
         """Return a prepared plan: ``plan(x, y, scale, bias, est_mean, est_var, epsilon=1e-5)`` computes y.
 
         Parameters and errors as for batch_norm_training (see miopenBatchNormalizationForwardInference).  A call takes
         both estimates.
         """
-        return plan_batch_norm_inference(self, mode, x_desc, y_desc, bn_desc)
+        return plan_batch_norm_inference(self, mode, x_desc, y_desc, bn_desc, activ_desc)
 
-    def batch_norm_backward(self, mode, x_desc, dy_desc, dx_desc, bn_desc, saved=True):
+    def batch_norm_backward(self, mode, x_desc, dy_desc, dx_desc, bn_desc, saved=True, activ_desc=None):
         """Return a prepared plan: ``plan(x, dy, dx, scale, dscale, dbias, saved_mean, saved_inv, epsilon=1e-5)``
-        computes dx, dscale and dbias.
+        computes dx, dscale and dbias.  With an activation the bias stands behind saved_inv.
 
         Parameters
         ----------
@@ -240,6 +242,8 @@ class Handle(_Handle):
             As for batch_norm_training; dx may be x or dy.
         saved : bool
             Whether a call passes the saved statistics; without them it passes None and they are computed from x.
+        activ_desc : ActivationDescriptor, optional
+            What followed the batch normalisation (see miopenBatchNormBackwardActivation).
 
         Returns
         -------
@@ -250,7 +254,7 @@ class Handle(_Handle):
         MIOpenError
             As miopenBatchNormalizationBackward raises for descriptors that do not fit each other.
         """
-        return plan_batch_norm_backward(self, mode, x_desc, dy_desc, dx_desc, bn_desc, saved)
+        return plan_batch_norm_backward(self, mode, x_desc, dy_desc, dx_desc, bn_desc, saved, activ_desc)
 
     def pooling_forward(self, pool_desc, x_desc, y_desc, do_backward=False):
         """Return a prepared plan: ``plan(x, y)`` computes y; for max with `do_backward`, ``plan(x, y, workSpace)``.

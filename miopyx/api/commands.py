@@ -232,10 +232,18 @@ def _batchnorm(name: str, given: Given) -> Finish:
         return int(given[buffer] is not None if buffer in given else given.get(said, otherwise))
 
     words += f" -m {mode}"
+    activ = given.get("activDesc")
+    if activ is not None and int(activ.mode):
+        words += f" -f {int(activ.mode)} -x {scalar(activ.alpha)} -y {scalar(activ.beta)} -z {scalar(activ.gamma)}"
+    apart = given.get("prevResultRunningMean")
     if backward:
         words += f" --forw 0 -b 1 -s {has('savedMean', 'saved', True)}"
     elif inference:
         words += f" --forw 2 -b 0 -r {has('estimatedMean', 'estimated', True)}"
+        words += " -I 1" if name.endswith("InvVariance") else ""
+    elif "prevResultRunningMean" in given:
+        words += f" --forw 1 -b 0 -s {has('resultSaveMean', 'save', True)} -r {int(apart is not None)}"
+        words += " -Q 1" if apart is not None and apart is not given["nextResultRunningMean"] else ""
     else:
         words += (f" --forw 1 -b 0 -s {has('resultSaveMean', 'save', True)} "
                   f"-r {has('resultRunningMean', 'running', True)}")
@@ -281,7 +289,8 @@ _BUILDERS: tuple[tuple[re.Pattern[str], Callable[[str, Given], Finish]], ...] = 
         (r"miopenLRN(Forward|Backward)|lrn_(forward|backward)", _lrn),
         (r"miopenSoftmax(Forward|Backward)(_V2)?|softmax_(forward|backward)", _softmax),
         (r"miopen((Add|T5)?Layer|Group)Norm(Forward|Backward)|((add_|t5_)?layer|group)_norm_(forward|backward)", _norm),
-        (r"miopenBatchNormalization(Forward(Training|Inference)|Backward)(_V2)?|"
+        (r"miopenBatchNorm(alization(Forward(Training|Inference|InferenceInvVariance)|Backward)(_V[23])?|"
+         r"(ForwardTraining|ForwardInference|Backward)Activation(InvVariance|_V2)?)|"
          r"batch_norm_(training|inference|backward)", _batchnorm),
         (r"miopen(Op|Set|Scale)Tensor|(op|set|scale)_tensor", _tensor_op),
     ))

@@ -39,8 +39,10 @@ _MEMORY = {
     "x", "x2", "w", "y", "b", "weight", "mean", "rstd", "workspace", "dx", "dw", "dy", "db", "workSpace", "A", "B", "C",
     "src", "dst", "bnScale", "bnBias",
     "resultRunningMean", "resultRunningVariance", "resultSaveMean", "resultSaveInvVariance", "estimatedMean",
-    "estimatedVariance", "resultBnScaleDiff", "resultBnBiasDiff", "savedMean", "savedInvVariance", "scale", "bias",
-    "running_mean", "running_var", "saved_mean", "saved_inv", "est_mean", "est_var", "dscale", "dbias",
+    "estimatedVariance", "estimatedInvVariance", "prevResultRunningMean", "prevResultRunningVariance",
+    "nextResultRunningMean", "nextResultRunningVariance", "resultBnScaleDiff", "resultBnBiasDiff", "savedMean",
+    "savedInvVariance", "scale", "bias", "running_mean", "running_var", "saved_mean", "saved_inv", "est_mean",
+    "est_var", "dscale", "dbias",
 }
 _LONGEST_LIST, _LONGEST_TEXT = 16, 200
 

@@ -18,7 +18,7 @@ cdef enum:
 cdef struct ask_t:
     int64_t what
     int64_t number[NUMBERS]
-    double real[4]
+    double real[5]
     int64_t type[ARRAYS]
     int64_t rank[ARRAYS]
     int64_t sides              # lengths and strides in all

@@ -3,6 +3,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from miopyx.api._handle import Handle
 from miopyx.enums import miopenActivationMode_t
+from miopyx.problem._activation import ActivationDescriptor
 from miopyx.problem._descriptors import _Int
 
 __all__ = ["activation", "avg_pool2d", "avg_pool3d", "batch_norm", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
@@ -223,6 +224,7 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
     *,
+    activation: miopenActivationMode_t | _Int | str | ActivationDescriptor | None = None,
     out: _Array | None = None,
     handle: Handle | None = None,
 ) -> _Array: ...

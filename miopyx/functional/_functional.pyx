@@ -18,6 +18,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from miopyx.engine._handle cimport Handle as _Handle
 from miopyx.engine._plan cimport Plan
+from miopyx.problem._activation cimport ActivationDescriptor, as_activation
 from miopyx.problem._descriptors cimport is_ocp8, type_size
 from miopyx.problem._problem cimport hash_bytes
 from miopyx.runtime._buffers cimport is_same_stream
@@ -34,7 +35,6 @@ from miopyx import enums
 from miopyx.api._handle import Handle
 from miopyx.device.cuda import library
 from miopyx.errors import AllocFailedError, BadParmError, MIOpenError, MIOpenNotImplementedError
-from miopyx.problem._activation import ActivationDescriptor
 from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, numpy_type, set_attribute
 from miopyx.problem._lrn import LRNDescriptor
 from miopyx.problem._pooling import PoolingDescriptor
@@ -1055,7 +1055,7 @@ def local_response_norm(x, size, alpha=1e-4, beta=0.75, k=1.0, *, out=None, hand
 
 
 def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5, *,
-               out=None, handle=None):
+               activation=None, out=None, handle=None):
     """Return weight (x - mean) / sqrt(var + eps) + bias, with a mean and a variance for each channel.
 
     Parameters
@@ -1070,6 +1070,8 @@ def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=Fa
     training : bool
         Whether the statistics are those of x.
     momentum, eps : float
+    activation : miopenActivationMode_t, its name, or an ActivationDescriptor, optional
+        What follows, in the same kernel: "relu", or ActivationDescriptor("leakyrelu", 0.1), which has numbers too.
     out, handle
         As for conv2d; out may be x.
 
@@ -1080,13 +1082,19 @@ def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=Fa
     Raises
     ------
     BadParmError
-        As conv2d; without statistics where they are needed; for parameters of several types.
+        As conv2d; without statistics where they are needed; for parameters of several types; for an unknown activation.
     MIOpenNotImplementedError
         As conv2d.
     """
     cdef Call c = new_call(NORMALIZATION, handle, False)
     cdef Prepared p
+    cdef ActivationDescriptor follows = None
     cdef int i
+    if activation is not None:
+        follows = as_activation(activation if isinstance(activation, ActivationDescriptor) else
+                                ActivationDescriptor(activation), "activation")
+        c.ask.number[2] = follows.number
+        c.ask.real[2], c.ask.real[3], c.ask.real[4] = follows.alpha, follows.beta, follows.gamma
     c.take(x, "x")
     for name, value in (("weight", weight), ("bias", bias), ("running_mean", running_mean),
                         ("running_var", running_var)):
@@ -1097,14 +1105,14 @@ def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=Fa
         c.take(out, "out")
     p = c.known()
     if p is None:
-        p = _prepare_batch_norm(c, bool(training), out)
+        p = _prepare_batch_norm(c, bool(training), follows, out)
     for i in range(2):
         if p.fill[i] is not None:
             c.put(i + 1, p.fill[i])
     return run(c, p, out, (0,), (1, 2, 3, 4))
 
 
-cdef Prepared _prepare_batch_norm(Call c, bint training, object out):
+cdef Prepared _prepare_batch_norm(Call c, bint training, ActivationDescriptor follows, object out):
     cdef Prepared p
     cdef int i, kind = -1
     lens, order = c.lens(0), order_of(c, 0)
@@ -1126,11 +1134,11 @@ cdef Prepared _prepare_batch_norm(Call c, bint training, object out):
         kind = 6 if c.array[0].type == 6 else 1
     parameters = TensorDescriptor(kind, (1, lens[1], *(1,) * (len(x.lens) - 2)))
     if training:
-        plan = c.handle.batch_norm_training("spatial", x, y, parameters, c.ask.type[3] >= 0, False)
+        plan = c.handle.batch_norm_training("spatial", x, y, parameters, c.ask.type[3] >= 0, False, follows)
         p = Prepared(plan, lens, order)
         p.scalars[0], p.scalars[1] = c.ask.real[0], c.ask.real[1]
     else:
-        p = Prepared(c.handle.batch_norm_inference("spatial", x, y, parameters), lens, order)
+        p = Prepared(c.handle.batch_norm_inference("spatial", x, y, parameters, follows), lens, order)
         p.scalars[0] = c.ask.real[1]
     p.type = c.array[0].type
     p.fill = tuple([None if c.ask.type[i + 1] >= 0 else

@@ -65,10 +65,10 @@ cdef void activate(int64_t mode, double a, double b, double g, double eps, doubl
             v[i] = v[i] if v[i] > 0 else a * expm1(v[i])
 
 
-cdef void backward_block(const activation_t* c, double* dy, const double* v, int64_t n) noexcept nogil:
+cdef void activation_gradient(int64_t mode, double a, double b, double g, double eps, double* dy, const double* v,
+                              int64_t n) noexcept nogil:
     """Turn dy into dx; v is x or y, whichever the mode reads."""
-    cdef double a = c.alpha, b = c.beta, g = c.gamma, eps = c.eps, e
-    cdef int mode = <int> c.p.mode
+    cdef double e
     cdef int64_t i
     if mode == LOGISTIC:
         for i in range(n):
@@ -120,7 +120,7 @@ cdef void activation_task(void* context, int64_t index, int worker) noexcept nog
         if c.p.what == MX_ACTIVATION_FORWARD:
             activate(c.p.mode, c.alpha, c.beta, c.gamma, c.eps, first, n)
         else:
-            backward_block(c, first, second, n)
+            activation_gradient(c.p.mode, c.alpha, c.beta, c.gamma, c.eps, first, second, n)
         kernels.store_row(c.out, c.type, out + at * out_step, out_step, first, n)
         at += n
 

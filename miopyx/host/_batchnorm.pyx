@@ -12,25 +12,35 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
+from miopyx.problem._activation cimport LOGISTIC, TANH
+from miopyx.problem._batchnorm cimport (
+    BN_ALPHA, BN_BACK_BIAS, BN_BACK_DBIAS, BN_BACK_DSCALE, BN_BACK_DX, BN_BACK_INV, BN_BACK_MEAN, BN_BACK_SCALE,
+    BN_BETA, BN_BIAS, BN_EPSILON, BN_FACTOR, BN_GAMMA, BN_MEAN, BN_OLD_MEAN, BN_OLD_VARIANCE, BN_SAVED_INV,
+    BN_SAVED_MEAN, BN_SCALE, BN_VARIANCE,
+)
+from ._activation cimport activate, activation_gradient
 from ._common cimport ALLOC_FAILED, at_least, at_most, ceil_div
 from ._kernels cimport kernels
 from ._pool cimport TASKS, acquire_threads, default_arithmetic, release_threads, restore_arithmetic, run_tasks
 from miopyx.values._types cimport (
-    MX_AXES, MX_BN_BACKWARD, MX_BN_INFERENCE, MX_BN_TRAINING, mx_batchnorm_problem, mx_tensor,
+    MX_AXES, MX_BN_BACKWARD, MX_BN_INFERENCE, MX_BN_TRAINING, MX_HALF, mx_batchnorm_problem, mx_tensor,
 )
 
 cdef enum:
     LANES = 256                # of a block, at most
     ROW = 2048                 # elements that are loaded at once, at most
     TERMS = 1024               # of a plain sum, at most; a total of such sums keeps what is rounded away
-    KINDS = 6                  # numbers that are kept of each lane
+    ROWS = 3                   # that a worker has: x, dy, and what an activation was given
+    KINDS = 8                  # numbers that are kept of each lane
     # which are these
     MEAN = 0
     INV = 1
     FIRST = 2                  # sum of dy; bias
     SECOND = 3                 # sum of dy (x - mean); scale
-    PART = 4                   # of a chunk: a sum
-    PART_2 = 5                 # of a chunk: another one
+    TIMES = 4                  # scale * inv and
+    PLUS = 5                   # bias, of the result whose gradient an activation's is turned into
+    PART = 6                   # of a chunk: a sum
+    PART_2 = 7                 # of a chunk: another one
 
 cdef enum:
     X = 0
@@ -51,11 +61,14 @@ cdef struct bn_t:
     char* bias
     char* mean                 # running, estimated, or saved and given
     char* variance
+    char* old_mean             # what running ones are moved from
+    char* old_variance
     char* saved_mean           # to be written
     char* saved_inv
     char* dscale
     char* dbias
     double factor, epsilon
+    double alpha, beta, gamma, eps  # the activation's
     bint lanes
     int axis_count             # how many of x, y, dx there are
     int64_t step[3]            # along the row
@@ -65,7 +78,7 @@ cdef struct bn_t:
     int64_t blocks, chunks
     int64_t width              # lanes of all blocks
     double* numbers            # KINDS of each lane and, for PART and PART_2, each chunk
-    double* rows               # of each worker: two rows
+    double* rows               # of each worker
     int pass_                  # that the tasks do
 
 
@@ -258,6 +271,30 @@ cdef void sum_values(const bn_t* c, const block_t* b, int64_t q, double* numbers
             settle_lanes(totals, sums, b.count, s == end - 1)
 
 
+cdef void undo_activation(const bn_t* c, const double* x, double* dy, const double* mean, const double* times,
+                          const double* plus, double* v, int64_t n) noexcept nogil:
+    """Turn the gradient of an activation into that of what it was given, v = times (x - mean) + plus."""
+    cdef double m = mean[0], t = times[0], p = plus[0]
+    cdef int64_t i
+    if c.lanes:
+        for i in range(n):
+            v[i] = times[i] * (x[i] - mean[i]) + plus[i]
+    else:
+        for i in range(n):
+            v[i] = t * (x[i] - m) + p
+    if c.p.activation == LOGISTIC or c.p.activation == TANH:  # whose gradient reads what they gave
+        activate(c.p.activation, c.alpha, c.beta, c.gamma, c.eps, v, n)
+    activation_gradient(c.p.activation, c.alpha, c.beta, c.gamma, c.eps, dy, v, n)
+
+
+cdef inline void load_gradient(const bn_t* c, int64_t at, const double* x, double* dy, const double* numbers,
+                               int64_t width, int64_t n) noexcept nogil:
+    """dy of the batch normalisation's own result; behind it lies a row to work in."""
+    load(c, Y, at, dy, n)
+    if c.p.activation:
+        undo_activation(c, x, dy, numbers + MEAN * width, numbers + TIMES * width, numbers + PLUS * width, dy + ROW, n)
+
+
 cdef void sum_gradients(const bn_t* c, const block_t* b, int64_t q, double* numbers, int64_t width,
                         double* row) noexcept nogil:
     """Sum dy and dy (x - mean)."""
@@ -276,7 +313,7 @@ cdef void sum_gradients(const bn_t* c, const block_t* b, int64_t q, double* numb
     for s in range(first, end):
         n = segment(c, b, s, at)
         load(c, X, at[X], row, n)
-        load(c, Y, at[Y], dy, n)
+        load_gradient(c, at[Y], row, dy, numbers, width, n)
         if c.lanes:
             for i in range(n):
                 sums[i] += dy[i]
@@ -299,7 +336,9 @@ cdef void sum_gradients(const bn_t* c, const block_t* b, int64_t q, double* numb
 
 cdef void write_results(const bn_t* c, const block_t* b, int64_t q, double* numbers, int64_t width,
                         double* row) noexcept nogil:
-    """y = scale (x - mean) inv + bias, or dx = scale inv (dy - sum dy / M - (x - mean) inv^2 sum dy (x - mean) / M)."""
+    """y = act(scale (x - mean) inv + bias), or, with the dy of what act was given,
+    dx = scale inv (dy - sum dy / M - (x - mean) inv^2 sum dy (x - mean) / M).
+    """
     cdef double* mean = numbers + MEAN * width
     cdef double* inv = numbers + INV * width
     cdef double* first = numbers + FIRST * width
@@ -313,7 +352,7 @@ cdef void write_results(const bn_t* c, const block_t* b, int64_t q, double* numb
         n = segment(c, b, s, at)
         load(c, X, at[X], row, n)
         if backward:
-            load(c, Y, at[Y], dy, n)
+            load_gradient(c, at[Y], row, dy, numbers, width, n)
             if c.lanes:
                 for i in range(n):
                     dy[i] = inv[i] * (dy[i] - first[i] - (row[i] - mean[i]) * second[i])
@@ -328,6 +367,8 @@ cdef void write_results(const bn_t* c, const block_t* b, int64_t q, double* numb
         else:
             for i in range(n):
                 row[i] = (row[i] - m) * v * g + f
+        if c.p.activation:
+            activate(c.p.activation, c.alpha, c.beta, c.gamma, c.eps, row, n)
         kernels.store_row(c.data[Y], c.p.y.type, at[Y], c.step[Y], row, n)
 
 
@@ -340,16 +381,16 @@ cdef void settle_mean(const bn_t* c, const block_t* b, double* numbers, int64_t 
         numbers[MEAN * width + i] /= c.elements
 
 
-cdef void update(const bn_t* c, int t, char* data, const block_t* b, const double* fresh, double by,
+cdef void update(const bn_t* c, int t, const char* old, char* data, const block_t* b, const double* fresh, double by,
                  double* row) noexcept nogil:
-    """Move running statistics towards new ones."""
+    """Move running statistics from old ones towards new ones."""
     cdef double factor = c.factor
     cdef int64_t i
     if factor == 1:  # the old ones may be anything
         for i in range(b.count):
             row[i] = fresh[i] * by
     else:
-        load_parameters(c, t, data, b, row)
+        load_parameters(c, t, old, b, row)
         for i in range(b.count):
             row[i] = (1 - factor) * row[i] + factor * (fresh[i] * by)
     store_parameters(c, t, data, b, row)
@@ -364,8 +405,8 @@ cdef void settle_variance(const bn_t* c, const block_t* b, double* numbers, int6
     for i in range(b.count):
         inv[i] /= c.elements
     if c.p.what == MX_BN_TRAINING and c.p.running:
-        update(c, MEANS, c.mean, b, mean, 1.0, row)
-        update(c, VARIANCES, c.variance, b, inv, <double> c.elements / at_least(1, c.elements - 1), row)
+        update(c, MEANS, c.old_mean, c.mean, b, mean, 1.0, row)
+        update(c, VARIANCES, c.old_variance, c.variance, b, inv, <double> c.elements / at_least(1, c.elements - 1), row)
     for i in range(b.count):
         inv[i] = 1 / sqrt(inv[i] + c.epsilon)
     if c.p.what == MX_BN_TRAINING and c.p.save:
@@ -402,9 +443,21 @@ cdef void load_statistics(const bn_t* c, const block_t* b, double* numbers, int6
     cdef int64_t i
     load_parameters(c, MEANS, c.mean, b, numbers + MEAN * width)
     load_parameters(c, VARIANCES, c.variance, b, inv)
-    if c.p.what == MX_BN_INFERENCE:
+    if c.p.what == MX_BN_INFERENCE and not c.p.inverse:
         for i in range(b.count):
             inv[i] = 1 / sqrt(fabs(inv[i] + c.epsilon))
+
+
+cdef void load_result(const bn_t* c, const block_t* b, double* numbers, int64_t width) noexcept nogil:
+    """Backward, mean and inv being known: what was given to the activation, if there is one."""
+    cdef double* inv = numbers + INV * width
+    cdef double* times = numbers + TIMES * width
+    cdef int64_t i
+    if c.p.activation:
+        load_parameters(c, SCALE, c.scale, b, times)
+        load_parameters(c, BIAS, c.bias, b, numbers + PLUS * width)
+        for i in range(b.count):
+            times[i] *= inv[i]
 
 
 cdef inline bint has_statistics(const bn_t* c) noexcept nogil:
@@ -415,7 +468,7 @@ cdef void block_task(void* context, int64_t index, int worker) noexcept nogil:
     """A whole block."""
     cdef const bn_t* c = <const bn_t*> context
     cdef double* numbers = c.numbers + worker * KINDS * LANES
-    cdef double* row = c.rows + worker * 2 * ROW
+    cdef double* row = c.rows + worker * ROWS * ROW
     cdef block_t b
     locate(c, index, &b)
     if has_statistics(c):
@@ -426,6 +479,7 @@ cdef void block_task(void* context, int64_t index, int worker) noexcept nogil:
         sum_values(c, &b, 0, numbers, LANES, row, True)
         settle_variance(c, &b, numbers, LANES, row)
     if c.p.what == MX_BN_BACKWARD:
+        load_result(c, &b, numbers, LANES)
         sum_gradients(c, &b, 0, numbers, LANES, row)
     settle_coefficients(c, &b, numbers, LANES, row)
     write_results(c, &b, 0, numbers, LANES, row)
@@ -434,7 +488,7 @@ cdef void block_task(void* context, int64_t index, int worker) noexcept nogil:
 cdef void chunk_task(void* context, int64_t index, int worker) noexcept nogil:
     """One pass over one chunk of a block."""
     cdef const bn_t* c = <const bn_t*> context
-    cdef double* row = c.rows + worker * 2 * ROW
+    cdef double* row = c.rows + worker * ROWS * ROW
     cdef int64_t q = index % c.chunks
     cdef block_t b
     locate(c, index // c.chunks, &b)
@@ -455,12 +509,14 @@ cdef void run_chunks(bn_t* c, int width) noexcept nogil:
         c.pass_ = kind
         if (kind < 2 and has_statistics(c)) or (kind == 2 and c.p.what != MX_BN_BACKWARD):
             continue
-        if kind == 3 or (kind == 2 and has_statistics(c)):
+        if kind >= 2:
             for i in range(c.blocks):
                 locate(c, i, &b)
                 if has_statistics(c) and (kind == 2 or c.p.what == MX_BN_INFERENCE):
                     load_statistics(c, &b, c.numbers + b.lane, c.width)
-                if kind == 3:
+                if kind == 2:
+                    load_result(c, &b, c.numbers + b.lane, c.width)
+                else:
                     settle_coefficients(c, &b, c.numbers + b.lane, c.width, c.rows)
         run_tasks(chunk_task, c, c.blocks * c.chunks, width)
         for i in range(c.blocks if kind < 2 else 0):
@@ -485,16 +541,25 @@ cdef int host_batchnorm(const void* problem, void** slots, const double* scalars
     c.data[0], c.data[1] = <char*> slots[0], <char*> slots[1]
     c.axis_count = 2
     if p.what == MX_BN_BACKWARD:
-        c.data[2], c.scale, c.dscale, c.dbias = <char*> slots[2], <char*> slots[3], <char*> slots[4], <char*> slots[5]
-        c.mean, c.variance = <char*> slots[6], <char*> slots[7]
+        c.data[2], c.scale = <char*> slots[BN_BACK_DX], <char*> slots[BN_BACK_SCALE]
+        c.dscale, c.dbias = <char*> slots[BN_BACK_DSCALE], <char*> slots[BN_BACK_DBIAS]
+        c.mean, c.variance = <char*> slots[BN_BACK_MEAN], <char*> slots[BN_BACK_INV]
         c.epsilon, c.axis_count = scalars[0], 3
+        if p.activation:
+            c.bias = <char*> slots[BN_BACK_BIAS]
     else:
-        c.scale, c.bias, c.mean, c.variance = <char*> slots[2], <char*> slots[3], <char*> slots[4], <char*> slots[5]
+        c.scale, c.bias = <char*> slots[BN_SCALE], <char*> slots[BN_BIAS]
+        c.mean, c.variance = <char*> slots[BN_MEAN], <char*> slots[BN_VARIANCE]
+        c.old_mean, c.old_variance = c.mean, c.variance
+        if p.previous:
+            c.old_mean, c.old_variance = <char*> slots[BN_OLD_MEAN], <char*> slots[BN_OLD_VARIANCE]
         if p.what == MX_BN_TRAINING:
-            c.saved_mean, c.saved_inv = <char*> slots[6], <char*> slots[7]
-            c.factor, c.epsilon = scalars[0], scalars[1]
+            c.saved_mean, c.saved_inv = <char*> slots[BN_SAVED_MEAN], <char*> slots[BN_SAVED_INV]
+            c.factor, c.epsilon = scalars[BN_FACTOR], scalars[BN_EPSILON]
         else:
             c.epsilon = scalars[0]
+    c.alpha, c.beta, c.gamma = scalars[BN_ALPHA], scalars[BN_BETA], scalars[BN_GAMMA]
+    c.eps = 1e-4 if p.x.type == MX_HALF else 1e-6
     for i in range(4):
         kept *= c.w.kept[i]
         elements *= c.w.reduced[i]
@@ -515,11 +580,11 @@ cdef int host_batchnorm(const void* problem, void** slots, const double* scalars
     c.chunks = at_least(1, at_most(at_most(TASKS // c.blocks, c.segments), kept * elements // 65536))
     width = acquire_threads(kept * elements * 8.0, threads)
     c.width = LANES * width if c.chunks == 1 else kept
-    c.rows = <double*> malloc((2 * ROW * width + c.width * (PART + 2 * c.chunks)) * sizeof(double))
+    c.rows = <double*> malloc((ROWS * ROW * width + c.width * (PART + 2 * c.chunks)) * sizeof(double))
     if c.rows == NULL:
         release_threads(width)
         return ALLOC_FAILED
-    c.numbers = c.rows + 2 * ROW * width
+    c.numbers = c.rows + ROWS * ROW * width
     arithmetic = default_arithmetic()
     if c.chunks == 1:
         run_tasks(block_task, &c, c.blocks, width)

@@ -1,3 +1,4 @@
+from ._activation import ActivationDescriptor
 from ._descriptors import TensorDescriptor
 from ._problem import Problem
 
@@ -5,9 +6,8 @@ class BatchNormProblem(Problem):
     def __init__(
         self,
         what: int,
-        mode: int,
-        running: bool,
-        save: bool,
+        flags: int,
         descriptors: tuple[TensorDescriptor, ...],
         names: tuple[str, ...],
+        activation: ActivationDescriptor | None = None,
     ) -> None: ...

@@ -13,7 +13,7 @@
 #include "miopyx/kernels/layers/pooling_args.h"
 
 /* Tensors of a problem, and numbers that come with each call (alpha, beta, epsilon ...), at most. */
-enum { MX_SLOTS = 9, MX_SCALARS = 6 };
+enum { MX_SLOTS = 10, MX_SCALARS = 6 };
 
 /* miopenDataType_t; FLOAT8 and BFLOAT8 are AMD's, E4M3 and E5M2 OCP's, which miopen.h does not have */
 enum {
@@ -78,6 +78,9 @@ typedef struct {
     int64_t what;              /* MX_BN_... */
     int64_t mode;              /* miopenBatchNormMode_t */
     int64_t save, running;     /* training: saved and running statistics are wanted; backward: save: they are given */
+    int64_t previous;          /* training: running statistics are moved from others, which stay */
+    int64_t inverse;           /* inference: the variance is given as 1 / sqrt(variance + epsilon) */
+    int64_t activation;        /* miopenActivationMode_t of what follows; 0: nothing */
     mx_tensor x, y;            /* y: dy backward */
     mx_tensor dx;
     mx_tensor scale, bias, mean, variance;

@@ -125,6 +125,9 @@ cdef extern from "miopyx/values/_types.h" nogil:
         int64_t what
         int64_t mode
         int64_t save, running
+        int64_t previous
+        int64_t inverse
+        int64_t activation
         mx_tensor x, y
         mx_tensor dx
         mx_tensor scale, bias, mean, variance

@@ -6,6 +6,9 @@
  *              dx = scale r (dy - (dbias + (x - mean) r dscale) / m)
  *   m is how many elements share a mean (MIOpen's batch normalisation page; Ioffe and Szegedy, 2015).
  *
+ * With ACTIVATION y is act(scale (x - mean) r + bias), and backward dy is its gradient: the gradient of what is within
+ * act, which the formulas above take for dy, is computed from x wherever dy is read (NORM_GRADIENT).
+ *
  * Statistics are kept along some axes and taken over the others (bn_walk).  Sums are of differences from a `shift`, the
  * mean of a few elements of the channel; where that turns out to be many deviations away from a block's mean (FAR),
  * squares are summed anew, of differences from the mean.  Blocks are combined by Chan's formula.  So a mean that is
@@ -41,7 +44,21 @@
 #ifndef PARTS /* the statistics' axes are cut into parts, and there is a workspace */
 #define PARTS 0
 #endif
+#ifndef PREVIOUS /* training: running statistics are moved from others, which stay */
+#define PREVIOUS 0
+#endif
+#ifndef INVERSE /* inference: the variance is given as 1 / sqrt(variance + epsilon) */
+#define INVERSE 0
+#endif
+/* ACTIVATION is the miopenActivationMode_t of what follows; undefined where nothing does. */
 #include "include/common.h"
+#ifdef ACTIVATION
+#include "include/functions.h"
+#include "include/activation.h"
+#if ACTIVATION < 1 || ACTIVATION > 9
+#error "ACTIVATION must be 1 to 9"
+#endif
+#endif
 
 /* The squared distance of the shift from the mean, in variances, that costs but a few bits. */
 #define FAR 4
@@ -49,6 +66,11 @@
 #define TRAINING (WHAT == 0)
 #define INFERENCE (WHAT == 1)
 #define BACKWARD (WHAT == 2)
+#if defined(ACTIVATION) && BACKWARD
+#define ACTIVATION_BACKWARD 1
+#else
+#define ACTIVATION_BACKWARD 0
+#endif
 /* Whether the mean and the variance come with the call. */
 #define GIVEN(b) (INFERENCE || (BACKWARD && (SAVE < 0 ? (b)->save : SAVE)))
 
@@ -67,6 +89,9 @@
 #define BUFFERS_1_ \
     BUFFER_(const, X_TYPE, x), BUFFER_(const, X_TYPE, dy), BUFFER_(, X_TYPE, y), BUFFER_(const, SCALE_TYPE, scale), \
         BUFFER_(, SCALE_TYPE, dscale), BUFFER_(, BIAS_TYPE, bias)
+#ifdef ACTIVATION
+#define BUFFERS_LAST_ , BUFFER_(const, BIAS_TYPE, given_bias)
+#endif
 #else
 #define OUT 1
 #define BUFFERS_1_ \
@@ -77,20 +102,31 @@
 #define BUFFERS_2_                                                                                            \
     BUFFERS_1_, BUFFER_(, MEAN_TYPE, mean), BUFFER_(, VARIANCE_TYPE, variance), BUFFER_(, MEAN_TYPE, saved_mean), \
         BUFFER_(, VARIANCE_TYPE, saved_inv)
+#if PREVIOUS
+#define BUFFERS_LAST_ , BUFFER_(const, MEAN_TYPE, old_mean), BUFFER_(const, VARIANCE_TYPE, old_variance)
+#endif
 #else
 #define BUFFERS_2_ BUFFERS_1_, BUFFER_(const, MEAN_TYPE, mean), BUFFER_(const, VARIANCE_TYPE, variance)
 #endif
+#ifndef BUFFERS_LAST_
+#define BUFFERS_LAST_
+#endif
 #if PARTS
-#define BUFFERS BUFFERS_2_, __global ACC *space, long space_offset
+#define BUFFERS BUFFERS_2_ BUFFERS_LAST_, __global ACC *space, long space_offset
 #else
-#define BUFFERS BUFFERS_2_
+#define BUFFERS BUFFERS_2_ BUFFERS_LAST_
 #endif
 
 /* What follows.  `side` kept values make a unit of work, each unit is cut into `parts`.  Training: `running` and `save`
  * say which statistics are wanted; backward: `save`, that they are given.  Buffers that are not wanted are any others. */
+#ifdef ACTIVATION
+#define ACTIVATION_NUMBERS_ , const ACC alpha, const ACC beta, const ACC gamma
+#else
+#define ACTIVATION_NUMBERS_
+#endif
 #define NUMBERS_OF_A_CALL \
     const bn_walk w, const long side, const long parts, const long running, const long save, const ACC factor, \
-        const ACC epsilon
+        const ACC epsilon ACTIVATION_NUMBERS_
 
 /* The same as one value, for the functions of a kernel: pointers to first elements. */
 typedef struct {
@@ -102,6 +138,9 @@ typedef struct {
     __global const STORAGE(X_TYPE) *dy;
     __global STORAGE(SCALE_TYPE) *dscale;
     __global STORAGE(BIAS_TYPE) *bias; /* its gradient */
+#ifdef ACTIVATION
+    __global const STORAGE(BIAS_TYPE) *given_bias;
+#endif
 #else
     __global const STORAGE(BIAS_TYPE) *bias;
 #endif
@@ -110,6 +149,10 @@ typedef struct {
     __global STORAGE(VARIANCE_TYPE) *variance;
     __global STORAGE(MEAN_TYPE) *saved_mean;
     __global STORAGE(VARIANCE_TYPE) *saved_inv;
+#if PREVIOUS
+    __global const STORAGE(MEAN_TYPE) *old_mean;
+    __global const STORAGE(VARIANCE_TYPE) *old_variance;
+#endif
 #else
     __global const STORAGE(MEAN_TYPE) *mean;
     __global const STORAGE(VARIANCE_TYPE) *variance;
@@ -121,15 +164,24 @@ typedef struct {
     long side, parts;
     bool running, save;
     ACC factor, epsilon;
+#ifdef ACTIVATION
+    ACC alpha, beta, gamma; /* the activation's */
+#endif
 } bn;
 
 #if BACKWARD
 #define BIND_1_ b.dy = dy + dy_offset; b.dscale = dscale + dscale_offset;
+#ifdef ACTIVATION
+#define BIND_4_ b.given_bias = given_bias + given_bias_offset;
+#endif
 #else
 #define BIND_1_
 #endif
 #if TRAINING
 #define BIND_2_ b.saved_mean = saved_mean + saved_mean_offset; b.saved_inv = saved_inv + saved_inv_offset;
+#if PREVIOUS
+#define BIND_4_ b.old_mean = old_mean + old_mean_offset; b.old_variance = old_variance + old_variance_offset;
+#endif
 #else
 #define BIND_2_
 #endif
@@ -137,6 +189,14 @@ typedef struct {
 #define BIND_3_ b.space = space + space_offset;
 #else
 #define BIND_3_
+#endif
+#ifndef BIND_4_
+#define BIND_4_
+#endif
+#ifdef ACTIVATION
+#define BIND_5_ b.alpha = alpha; b.beta = beta; b.gamma = gamma;
+#else
+#define BIND_5_
 #endif
 /* Declares b. */
 #define BIND                                                                          \
@@ -148,7 +208,7 @@ typedef struct {
     b.bias = bias + bias_offset;                                                      \
     b.mean = mean + mean_offset;                                                      \
     b.variance = variance + variance_offset;                                          \
-    BIND_1_ BIND_2_ BIND_3_                                                   \
+    BIND_1_ BIND_2_ BIND_3_ BIND_4_ BIND_5_                                   \
     b.elements = w.reduced[0] * w.reduced[1] * w.reduced[2] * w.reduced[3];           \
     b.width = w.kept[0] * w.kept[1] * w.kept[2] * w.kept[3];                          \
     b.side = side;                                                                    \
@@ -176,3 +236,41 @@ static inline long bn_offset(const long *length, int axes, long index, const lon
 /* Offsets in the workspace. */
 #define AT_MOMENTS(part) (b->width * (1 + 2 * (part)))
 #define AT_GRADIENTS(part) (b->width * (1 + 2 * b->parts + 2 * (part)))
+
+/* The running statistics that are moved. */
+#if PREVIOUS
+#define OLD_MEAN(b) ((b)->old_mean)
+#define OLD_VARIANCE(b) ((b)->old_variance)
+#elif TRAINING
+#define OLD_MEAN(b) ((b)->mean)
+#define OLD_VARIANCE(b) ((b)->variance)
+#endif
+
+/* What the variance that an inference is given stands for. */
+#if INVERSE
+#define GIVEN_INV(b, variance) (variance)
+#else
+#define GIVEN_INV(b, variance) (1 / sqrt(fabs((variance) + (b)->epsilon)))
+#endif
+
+/* What y is where a batch normalisation gives v. */
+#ifdef ACTIVATION
+#define EPS_ (MX_TYPE(X_TYPE) == MX_TYPE_half ? (ACC)1e-4f : (ACC)1e-6f)
+#define ACTIVATED(b, v) mx_activation(v, (b)->alpha, (b)->beta, (b)->gamma, EPS_)
+#else
+#define ACTIVATED(b, v) (v)
+#endif
+
+/* The gradient of v, which a batch normalisation gave, where the gradient of act(v) is dy. */
+#if ACTIVATION_BACKWARD
+static inline V bn_gradient(const bn *b, V dy, V v)
+{
+#if ACTIVATION <= 2 /* LOGISTIC and TANH read what they gave */
+    v = ACTIVATED(b, v);
+#endif
+    return mx_activation_gradient(dy, v, b->alpha, b->beta, b->gamma, EPS_);
+}
+#define NORM_GRADIENT(b, dy, v) bn_gradient(b, dy, v)
+#else
+#define NORM_GRADIENT(b, dy, v) (dy)
+#endif

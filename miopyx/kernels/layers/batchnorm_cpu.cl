@@ -39,7 +39,9 @@
 #endif
 #include "layers/batchnorm.h"
 
-#define V MX_JOIN(ACC, VEC)
+#ifndef ACTIVATION
+typedef MX_JOIN(ACC, VEC) V;
+#endif
 #if MX_TYPE(ACC) == MX_TYPE_double
 #define MASK MX_JOIN(long, VEC)
 #else
@@ -53,7 +55,7 @@
 #error "VEC must be 8 or 16"
 #endif
 
-#define TO_V(v) MX_JOIN(convert_, V)(v)
+#define TO_V(v) MX_JOIN(MX_JOIN(convert_, ACC), VEC)(v)
 
 /* `count` elements `step` apart, at most VEC; the other lanes are 0.  Not inline: compilers take long for many of these. */
 #define SOME_OF(T, load, store)                                                                                     \
@@ -143,7 +145,15 @@ typedef struct {
     S inv[SIDE];    /* sum of squares, then 1 / sqrt(variance + epsilon) */
     S first[SIDE];  /* sum of dy; bias */
     S second[SIDE]; /* sum of dy (x - mean); scale */
+#if ACTIVATION_BACKWARD
+    S times[SIDE];  /* scale / sqrt(variance + epsilon) */
+    S plus[SIDE];   /* bias */
+#endif
 } unit;
+
+/* The gradient of what a batch normalisation made of number s, which is d from the mean. */
+#define GRADIENT(g, d, s) NORM_GRADIENT(b, g, (d) * u->times[s] + u->plus[s])
+#define FROM_MEAN(v, s) (((v) - u->shift[s]) - u->mean[s])
 
 static inline long units(const bn *b)
 {
@@ -279,8 +289,9 @@ static inline void sum_gradients(const bn *b, unit *u, long from, long to)
             const long at = u->at[1] + row_offset(b, 1, row);
             FOR_ROW(row, {
                 const V g = row_load(b->dy, at + s * VEC * STEP(1), STEP(1), some);
-                sums[s] += g;
-                others[s] += g * ((v - u->shift[s]) - u->mean[s]);
+                const V n = GRADIENT(g, FROM_MEAN(v, s), s);
+                sums[s] += n;
+                others[s] += n * FROM_MEAN(v, s);
             });
         }
         for (int s = 0; s < u->numbers; s++) {
@@ -302,12 +313,12 @@ static inline void write_rows(const bn *b, unit *u, long from, long to)
         FOR_ROW(row, {
             const V g = row_load(b->dy, at + s * VEC * STEP(1), STEP(1), some);
             row_store(b->y, to_at + s * VEC * STEP(OUT), STEP(OUT), some,
-                      u->inv[s] * ((g - u->first[s]) - ((v - u->shift[s]) - u->mean[s]) * u->second[s]));
+                      u->inv[s] * ((GRADIENT(g, FROM_MEAN(v, s), s) - u->first[s]) - FROM_MEAN(v, s) * u->second[s]));
         });
 #else
         FOR_ROW(row, {
             row_store(b->y, to_at + s * VEC * STEP(OUT), STEP(OUT), some,
-                      ((v - u->shift[s]) - u->mean[s]) * u->inv[s] + u->first[s]);
+                      ACTIVATED(b, FROM_MEAN(v, s) * u->inv[s] + u->first[s]));
         });
 #endif
     }
@@ -444,9 +455,17 @@ static inline void sum_gradients(const bn *b, unit *u, long from, long to)
                 const long at = start + s * b->w.kept_stride[0][3], dy_at = dy_start + s * b->w.kept_stride[1][3];
                 const ACC shift = u->shift[s], mean = u->mean[s];
                 V p[4] = ZERO, q[4] = ZERO, g;
-#define EACH_DY(i, k, some) g = DY_VECTOR(i, some), p[k] += g, q[k] += g * (X_VECTOR(i, some) - mean)
+#if ACTIVATION_BACKWARD
+                V d;
+#define TAKE_DY(i, some) d = X_VECTOR(i, some) - mean, g = GRADIENT(DY_VECTOR(i, some), d, s)
+#define X_OF_DY(i, some) d
+#else
+#define TAKE_DY(i, some) g = DY_VECTOR(i, some)
+#define X_OF_DY(i, some) (X_VECTOR(i, some) - mean)
+#endif
+#define EACH_DY(i, k, some) TAKE_DY(i, some), p[k] += g, q[k] += g * X_OF_DY(i, some)
 #define LAST_DY(i, k, some) \
-    g = DY_VECTOR(i, some), p[k] += select((V)0, g, keep), q[k] += select((V)0, g * (X_VECTOR(i, some) - mean), keep)
+    TAKE_DY(i, some), p[k] += select((V)0, g, keep), q[k] += select((V)0, g * X_OF_DY(i, some), keep)
                 FOR_VECTORS(EACH_DY, LAST_DY);
                 sums[s] += SUM(p);
                 others[s] += SUM(q);
@@ -481,9 +500,15 @@ static inline void write_rows(const bn *b, unit *u, long from, long to)
 #if BACKWARD
             const long dy_at = dy_start + s * b->w.kept_stride[1][3];
             const ACC second = u->second[s];
-#define RESULT(i, some) (inv * ((DY_VECTOR(i, some) - first) - (X_VECTOR(i, some) - mean) * second))
+#if ACTIVATION_BACKWARD
+            V d;
+#define RESULT(i, some) \
+    (d = X_VECTOR(i, some) - mean, inv * ((GRADIENT(DY_VECTOR(i, some), d, s) - first) - d * second))
 #else
-#define RESULT(i, some) ((X_VECTOR(i, some) - mean) * inv + first)
+#define RESULT(i, some) (inv * ((DY_VECTOR(i, some) - first) - (X_VECTOR(i, some) - mean) * second))
+#endif
+#else
+#define RESULT(i, some) ACTIVATED(b, (X_VECTOR(i, some) - mean) * inv + first)
 #endif
             if (left != 0 && last > 0) /* before any of it is overwritten, should y lie where x does */
                 tail = RESULT(last, VEC);
@@ -518,9 +543,9 @@ static inline void settle_moments(const bn *b, unit *u, bool write)
         if (write && b->running) {
             S mean = u->shift[s] + u->mean[s], variance = squares / (ACC)max(1L, b->elements - 1), old;
             if (b->factor != 1) { /* else the old ones may be anything */
-                PARAMETER(MEAN_TYPE, b->mean, 5, s, old);
+                PARAMETER(MEAN_TYPE, OLD_MEAN(b), 5, s, old);
                 mean = moved(b, old, mean);
-                PARAMETER(VARIANCE_TYPE, b->variance, 6, s, old);
+                PARAMETER(VARIANCE_TYPE, OLD_VARIANCE(b), 6, s, old);
                 variance = moved(b, old, variance);
             }
             SET_PARAMETER(MEAN_TYPE, b->mean, 5, s, mean);
@@ -541,10 +566,25 @@ static inline void load_moments(const bn *b, unit *u)
         PARAMETER(MEAN_TYPE, b->mean, 5, s, u->mean[s]);
         PARAMETER(VARIANCE_TYPE, b->variance, 6, s, u->inv[s]);
 #if INFERENCE
-        u->inv[s] = (ACC)1 / sqrt(fabs(u->inv[s] + b->epsilon));
+        u->inv[s] = GIVEN_INV(b, u->inv[s]);
 #endif
     }
 }
+
+#if ACTIVATION_BACKWARD
+/* Mean and inverse deviation are there: what the batch normalisation made of x. */
+static inline void load_result(const bn *b, unit *u)
+{
+    for (int s = 0; s < u->numbers; s++) {
+        S scale;
+        PARAMETER(SCALE_TYPE, b->scale, 3, s, scale);
+        PARAMETER(BIAS_TYPE, b->given_bias, 4, s, u->plus[s]);
+        u->times[s] = u->inv[s] * scale;
+    }
+}
+#else
+#define load_result(b, u)
+#endif
 
 /* Sums are there; inv becomes the factor of the result. */
 static inline void settle_gradients(const bn *b, unit *u, bool write)
@@ -587,6 +627,7 @@ KERNEL bn_whole(BUFFERS, NUMBERS_OF_A_CALL)
             settle_moments(&b, &u, true);
         }
 #if BACKWARD
+        load_result(&b, &u);
         sum_gradients(&b, &u, 0, b.elements);
 #endif
         settle_gradients(&b, &u, true);
@@ -676,6 +717,7 @@ KERNEL bn_gradients(BUFFERS, NUMBERS_OF_A_CALL)
         gather_moments(&b, &u);
         settle_moments(&b, &u, false);
     }
+    load_result(&b, &u);
     sum_gradients(&b, &u, part_start(&b, part), part_start(&b, part + 1));
     keep_gradients(&b, &u, part);
 }
@@ -697,6 +739,7 @@ KERNEL bn_finish(BUFFERS, NUMBERS_OF_A_CALL)
         settle_moments(&b, &u, part == 0);
     }
 #if BACKWARD
+    load_result(&b, &u);
     gather_gradients(&b, &u);
 #endif
     settle_gradients(&b, &u, part == 0);

@@ -58,7 +58,15 @@ typedef struct {
     ACC inv;      /* sum of squares, then 1 / sqrt(variance + epsilon) */
     ACC first;    /* sum of dy; bias */
     ACC second;   /* sum of dy (x - mean); scale */
+#if ACTIVATION_BACKWARD
+    ACC times;    /* scale / sqrt(variance + epsilon) */
+    ACC plus;     /* bias */
+#endif
 } unit;
+
+/* The gradient of what a batch normalisation made of x, which is d from the mean. */
+#define GRADIENT(g, d) NORM_GRADIENT(b, g, (d) * u->times + u->plus)
+#define FROM_MEAN(x) (((x) - u->shift) - u->mean)
 
 /* Arrays of the arguments are indexed by constants alone: otherwise each work-item makes a copy of them in memory,
  * which costs more than the rest. */
@@ -278,8 +286,8 @@ static inline void settle_moments(const bn *b, unit *u, bool write)
     if (write && b->running) {
         ACC mean = u->shift + u->mean, variance = squares / (ACC)max(1L, b->elements - 1);
         if (b->factor != 1) { /* else the old ones may be anything */
-            mean = (1 - b->factor) * LOAD(MEAN_TYPE)(b->mean, u->at[5]) + b->factor * mean;
-            variance = (1 - b->factor) * LOAD(VARIANCE_TYPE)(b->variance, u->at[6]) + b->factor * variance;
+            mean = (1 - b->factor) * LOAD(MEAN_TYPE)(OLD_MEAN(b), u->at[5]) + b->factor * mean;
+            variance = (1 - b->factor) * LOAD(VARIANCE_TYPE)(OLD_VARIANCE(b), u->at[6]) + b->factor * variance;
         }
         STORE(MEAN_TYPE)(b->mean, u->at[5], mean);
         STORE(VARIANCE_TYPE)(b->variance, u->at[6], variance);
@@ -300,9 +308,23 @@ static inline void load_moments(const bn *b, unit *u)
         u->inv = LOAD(VARIANCE_TYPE)(b->variance, u->at[6]);
     }
 #if INFERENCE
-    u->inv = 1 / sqrt(fabs(u->inv + b->epsilon));
+    u->inv = GIVEN_INV(b, u->inv);
 #endif
 }
+
+#if ACTIVATION_BACKWARD
+/* Mean and inverse deviation are there: what the batch normalisation made of x. */
+static inline void load_result(const bn *b, unit *u)
+{
+    u->times = u->plus = 0;
+    if (u->inside) {
+        u->times = u->inv * LOAD(SCALE_TYPE)(b->scale, u->at[3]);
+        u->plus = LOAD(BIAS_TYPE)(b->given_bias, u->at[4]);
+    }
+}
+#else
+#define load_result(b, u)
+#endif
 
 #if BACKWARD
 
@@ -325,8 +347,9 @@ static inline void add_gradients(const bn *b, unit *u, INDEX from, INDEX to, con
 #pragma unroll
         for (int i = 0; i < SETS; i++)
             if (i < left) {
-                ADD_TERM(vec_t, first, rest, g[i]);
-                ADD_TERM(vec_t, second, other_rest, g[i] * ((x[i] - u->shift) - u->mean));
+                const vec_t each = GRADIENT(g[i], FROM_MEAN(x[i]));
+                ADD_TERM(vec_t, first, rest, each);
+                ADD_TERM(vec_t, second, other_rest, each * FROM_MEAN(x[i]));
             }
         left -= SETS;
     }
@@ -369,11 +392,11 @@ static inline void write_all(const bn *b, const unit *u, INDEX from, INDEX to, c
 #pragma unroll
         for (int i = 0; i < SETS; i++)
             if (i < left) {
-                const vec_t d = (x[i] - u->shift) - u->mean;
+                const vec_t d = FROM_MEAN(x[i]);
 #if BACKWARD
-                put(b->y + at[i], u->inv * ((g[i] - u->first) - d * u->second), aligned);
+                put(b->y + at[i], u->inv * ((GRADIENT(g[i], d) - u->first) - d * u->second), aligned);
 #else
-                put(b->y + at[i], d * u->inv + u->first, aligned);
+                put(b->y + at[i], ACTIVATED(b, d * u->inv + u->first), aligned);
 #endif
             }
         left -= SETS;
@@ -426,6 +449,7 @@ KERNEL bn_whole(BUFFERS, NUMBERS_OF_A_CALL)
         settle_moments(&b, &u, true);
     }
 #if BACKWARD
+    load_result(&b, &u);
     sum_gradients(&b, &u, 0, part_start(&b, b.parts), local_1, local_2);
 #endif
     write_results(&b, &u, part_start(&b, part), part_start(&b, part + 1), true);
@@ -533,6 +557,7 @@ KERNEL bn_gradients(BUFFERS, NUMBERS_OF_A_CALL)
         gather_moments(&b, &u, local_1, local_2, local_3);
         settle_moments(&b, &u, false);
     }
+    load_result(&b, &u);
     sum_gradients(&b, &u, part_start(&b, part), part_start(&b, part + 1), local_1, local_2);
     keep_gradients(&b, &u, part);
 }
@@ -556,6 +581,7 @@ KERNEL bn_finish(BUFFERS, NUMBERS_OF_A_CALL)
         settle_moments(&b, &u, part == 0);
     }
 #if BACKWARD
+    load_result(&b, &u);
     gather_gradients(&b, &u, local_1, local_2);
 #endif
     write_results(&b, &u, part_start(&b, part), part_start(&b, part + 1), part == 0);

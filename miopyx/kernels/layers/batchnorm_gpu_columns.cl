@@ -10,7 +10,8 @@
  *
  *   bn_whole      everything, for a unit
  *   bn_moments    part of a unit: means and sums of squares into the workspace
- *   bn_gradients  part of a unit: sums of dy and dy (x - shift) into the workspace
+ *   bn_gradients  part of a unit: sums of dy and dy (x - shift) into the workspace; with an activation dy is made of
+ *                 all parts' moments, which each work-group gathers
  *   bn_settle     what the parts make together, and what y or dx is made with, into the workspace
  *   bn_finish     y or dx; SETTLED = 0: by what the work-group itself makes of the parts
  *
@@ -19,7 +20,7 @@
  *               Columns of a unit may differ from kernel to kernel; `side` is the parts' TY.  PARTS = 0 for bn_whole,
  *               else 1.
  * Local memory: two arrays of TX * TY * VEC elements of ACC, one of TX * TY, one of FACTORS * COLUMNS; bn_settle and
- *               bn_finish three of TX * TY instead.  The order of the sums is fixed.
+ *               bn_finish three of TX * TY instead of the first three.  The order of the sums is fixed.
  * Parameters:   TX, TY, VEC, SETS, SETTLED, below, and those of layers/batchnorm.h.  The workspace is that of
  *               layers/batchnorm.h, then FACTORS numbers of each column.
  * Bound by:     memory.
@@ -57,9 +58,12 @@ MX_PUT(put, X_TYPE)
 typedef MX_RAW(X_TYPE) raw_t;
 #define WIDE(bits) MX_WIDE(X_TYPE, bits)
 
-/* y = (x - shift) * times + plus; dx = dy * times - (x - shift) * back + plus */
-enum { SHIFT, TIMES, PLUS, BACK };
-#if BACKWARD
+/* y = (x - shift) * times + plus; dx = dy * times - (x - shift) * back + plus, where with an activation dy is the
+ * gradient of (x - shift) * times + value */
+enum { SHIFT, TIMES, PLUS, BACK, VALUE };
+#if ACTIVATION_BACKWARD
+#define FACTORS 5
+#elif BACKWARD
 #define FACTORS 4
 #else
 #define FACTORS 3
@@ -239,8 +243,10 @@ INLINE void sum_moments(const bn *b, const area *a, ACC *mean, ACC *squares, __l
 
 #if BACKWARD
 
-static inline void add_gradients(const bn *b, const area *a, const vec_t shift, vec_t *first, vec_t *second,
-                                 const bool aligned)
+#define GRADIENT(g, d, factors) NORM_GRADIENT(b, g, (d) * factors[TIMES] + factors[VALUE])
+
+static inline void add_gradients(const bn *b, const area *a, const vec_t factors[FACTORS], vec_t *first,
+                                 vec_t *second, const bool aligned)
 {
     const INDEX left = a->left;
     const long stride = b->w.reduced_stride[0][3], stride_dy = b->w.reduced_stride[1][3];
@@ -260,21 +266,24 @@ static inline void add_gradients(const bn *b, const area *a, const vec_t shift, 
 #pragma unroll
         for (int i = 0; i < SETS; i++)
             if (done + i < left) {
-                const vec_t each = WIDE(dy[i]);
+                const vec_t each = GRADIENT(WIDE(dy[i]), WIDE(x[i]) - factors[SHIFT], factors);
                 ADD_TERM(vec_t, *first, rest, each);
-                ADD_TERM(vec_t, *second, other_rest, each * (WIDE(x[i]) - shift));
+                ADD_TERM(vec_t, *second, other_rest, each * (WIDE(x[i]) - factors[SHIFT]));
             }
         p += SETS * step;
         q += SETS * step_dy;
     }
 }
 
-INLINE void sum_gradients(const bn *b, const area *a, ACC *first, ACC *second, __local ACC *local_1,
-                          __local ACC *local_2)
+/* With an activation `factors` are those of y; without one they are set here, of which only the shift is needed. */
+INLINE void sum_gradients(const bn *b, const area *a, vec_t factors[FACTORS], ACC *first, ACC *second,
+                          __local ACC *local_1, __local ACC *local_2)
 {
     const int me = (int)get_local_id(0);
-    vec_t shift = 0, firsts, seconds;
+    vec_t firsts, seconds;
     const bool aligned = MX_ALIGNED(b->x) && MX_ALIGNED(b->dy);
+#if !ACTIVATION_BACKWARD
+    vec_t shift = 0;
     if (a->column < b->width) {
 #if SAVE == 1
 #pragma unroll
@@ -284,10 +293,12 @@ INLINE void sum_gradients(const bn *b, const area *a, ACC *first, ACC *second, _
         shift = get(b->x + a->column, false);
 #endif
     }
+    factors[SHIFT] = shift;
+#endif
     if (aligned)
-        add_gradients(b, a, shift, &firsts, &seconds, true);
+        add_gradients(b, a, factors, &firsts, &seconds, true);
     else
-        add_gradients(b, a, shift, &firsts, &seconds, false);
+        add_gradients(b, a, factors, &firsts, &seconds, false);
     barrier(CLK_LOCAL_MEM_FENCE);
     ((__local vec_t *)local_1)[me] = firsts;
     ((__local vec_t *)local_2)[me] = seconds;
@@ -314,7 +325,7 @@ static inline void settle(const bn *b, long at, ACC shift, ACC mean, ACC squares
         shift = LOAD(MEAN_TYPE)(b->mean, at * b->w.kept_stride[5][3]);
         inv = LOAD(VARIANCE_TYPE)(b->variance, at * b->w.kept_stride[6][3]);
 #if INFERENCE
-        inv = 1 / sqrt(fabs(inv + b->epsilon));
+        inv = GIVEN_INV(b, inv);
 #endif
     } else
         inv = 1 / sqrt(squares / (ACC)b->elements + b->epsilon);
@@ -323,8 +334,8 @@ static inline void settle(const bn *b, long at, ACC shift, ACC mean, ACC squares
     if (write && b->running) {
         ACC old_mean = 0, old_variance = 0;
         if (b->factor != 1) { /* else the old ones may be anything */
-            old_mean = (1 - b->factor) * LOAD(MEAN_TYPE)(b->mean, mean_at);
-            old_variance = (1 - b->factor) * LOAD(VARIANCE_TYPE)(b->variance, variance_at);
+            old_mean = (1 - b->factor) * LOAD(MEAN_TYPE)(OLD_MEAN(b), mean_at);
+            old_variance = (1 - b->factor) * LOAD(VARIANCE_TYPE)(OLD_VARIANCE(b), variance_at);
         }
         STORE(MEAN_TYPE)(b->mean, mean_at, old_mean + b->factor * (shift + mean));
         STORE(VARIANCE_TYPE)(b->variance, variance_at,
@@ -345,6 +356,9 @@ static inline void settle(const bn *b, long at, ACC shift, ACC mean, ACC squares
     }
     factors[BACK] = inv * scale * (dscale * inv / (ACC)b->elements);
     factors[PLUS] = mean * factors[BACK] - inv * scale * (first / (ACC)b->elements);
+#ifdef ACTIVATION
+    factors[VALUE] = LOAD(BIAS_TYPE)(b->given_bias, at * b->w.kept_stride[4][3]) - mean * factors[TIMES];
+#endif
 #else
     factors[PLUS] = LOAD(BIAS_TYPE)(b->bias, at * b->w.kept_stride[4][3]) - mean * factors[TIMES];
 #endif
@@ -379,9 +393,10 @@ static inline void write_rows(const bn *b, const area *a, const vec_t factors[FA
             if (done + i < left) {
                 const vec_t d = WIDE(x[i]) - factors[SHIFT];
 #if BACKWARD
-                put(to + i * step_y, WIDE(dy[i]) * factors[TIMES] + (factors[PLUS] - d * factors[BACK]), aligned);
+                put(to + i * step_y,
+                    GRADIENT(WIDE(dy[i]), d, factors) * factors[TIMES] + (factors[PLUS] - d * factors[BACK]), aligned);
 #else
-                put(to + i * step_y, d * factors[TIMES] + factors[PLUS], aligned);
+                put(to + i * step_y, ACTIVATED(b, d * factors[TIMES] + factors[PLUS]), aligned);
 #endif
             }
         p += SETS * step;
@@ -435,13 +450,21 @@ KERNEL bn_whole(BUFFERS, NUMBERS_OF_A_CALL)
     const int me = (int)get_local_id(0);
     const long at = (long)unit * COLUMNS + me;
     ACC start = 0, average = 0, squares = 0, first = 0, second = 0, mine[FACTORS];
+    vec_t factors[FACTORS];
 #if !INFERENCE
     SUMS;
     const area all = part_of(&b, unit, 0);
     if (!GIVEN(&b))
         sum_moments(&b, &all, &average, &squares, local_1, local_2, counts);
 #if BACKWARD
-    sum_gradients(&b, &all, &first, &second, local_1, local_2);
+#ifdef ACTIVATION
+    if (!GIVEN(&b) && me < COLUMNS && at < b.width)
+        start = LOAD(X_TYPE)(b.x, at);
+    if (me < COLUMNS && at < b.width)
+        settle(&b, at, start, average, squares, 0, 0, false, mine);
+    hand_round(mine, local_factors, factors);
+#endif
+    sum_gradients(&b, &all, factors, &first, &second, local_1, local_2);
 #endif
 #endif
     if (me < COLUMNS && at < b.width) {
@@ -449,7 +472,6 @@ KERNEL bn_whole(BUFFERS, NUMBERS_OF_A_CALL)
             start = LOAD(X_TYPE)(b.x, at);
         settle(&b, at, start, average, squares, first, second, true, mine);
     }
-    vec_t factors[FACTORS];
     hand_round(mine, local_factors, factors);
     const area mine_to_write = slice_of(&b, unit, slice, get_num_groups(0) / units);
     write_results(&b, &mine_to_write, factors);
@@ -477,29 +499,9 @@ KERNEL bn_moments(BUFFERS, NUMBERS_OF_A_CALL)
     }
 }
 
-#if BACKWARD
-
-KERNEL bn_gradients(BUFFERS, NUMBERS_OF_A_CALL)
-{
-    SUMS;
-    BIND
-    const uint units = UNITS(&b), unit = get_group_id(0) % units, part = get_group_id(0) / units;
-    const area a = part_of(&b, unit, part);
-    const int me = (int)get_local_id(0);
-    const long at = (long)unit * COLUMNS + me;
-    ACC first, second;
-    sum_gradients(&b, &a, &first, &second, local_1, local_2);
-    if (me < COLUMNS && at < b.width) {
-        b.space[b.width * (1 + 2 * (b.parts + part)) + at] = first;
-        b.space[b.width * (2 + 2 * (b.parts + part)) + at] = second;
-    }
-}
-
-#endif
-
-/* What is known of column `at`, from all parts. */
-INLINE void gather(const bn *b, long at, bool write, ACC mine[FACTORS], __local ACC *local_1, __local ACC *local_2,
-                   __local ACC *counts)
+/* What is known of column `at`, from all parts; without `gradients` of the moments alone. */
+INLINE void gather(const bn *b, long at, const bool gradients, bool write, ACC mine[FACTORS], __local ACC *local_1,
+                   __local ACC *local_2, __local ACC *counts)
 {
     const int row = (int)get_local_id(0) / COLUMNS;
     const bool inside = at < b->width;
@@ -524,26 +526,55 @@ INLINE void gather(const bn *b, long at, bool write, ACC mine[FACTORS], __local 
         join_moments(&mean, &squares, count, local_1, local_2, counts);
     }
 #if BACKWARD
-    for (int part = row; inside && part <= last; part += GATHERED * ROWS) {
-        ACC firsts[GATHERED], seconds[GATHERED];
+    if (gradients) {
+        for (int part = row; inside && part <= last; part += GATHERED * ROWS) {
+            ACC firsts[GATHERED], seconds[GATHERED];
 #pragma unroll
-        for (int i = 0; i < GATHERED; i++) {
-            const long from = AT_GRADIENTS(min(part + i * ROWS, last)) + at;
-            firsts[i] = b->space[from];
-            seconds[i] = b->space[from + b->width];
-        }
-#pragma unroll
-        for (int i = 0; i < GATHERED; i++)
-            if (part + i * ROWS <= last) {
-                first += firsts[i];
-                second += seconds[i];
+            for (int i = 0; i < GATHERED; i++) {
+                const long from = AT_GRADIENTS(min(part + i * ROWS, last)) + at;
+                firsts[i] = b->space[from];
+                seconds[i] = b->space[from + b->width];
             }
+#pragma unroll
+            for (int i = 0; i < GATHERED; i++)
+                if (part + i * ROWS <= last) {
+                    first += firsts[i];
+                    second += seconds[i];
+                }
+        }
+        join_sums(&first, &second, local_1, local_2);
     }
-    join_sums(&first, &second, local_1, local_2);
 #endif
     if (inside && row == 0)
         settle(b, at, GIVEN(b) ? (ACC)0 : b->space[at], mean, squares, first, second, write, mine);
 }
+
+#if BACKWARD
+
+KERNEL bn_gradients(BUFFERS, NUMBERS_OF_A_CALL)
+{
+    SUMS;
+    BIND
+    const uint units = UNITS(&b), unit = get_group_id(0) % units, part = get_group_id(0) / units;
+    const area a = part_of(&b, unit, part);
+    const int me = (int)get_local_id(0);
+    const long at = (long)unit * COLUMNS + me;
+    ACC first, second;
+    vec_t factors[FACTORS];
+#ifdef ACTIVATION
+    __local ACC local_factors[FACTORS * COLUMNS] OF_VECTORS;
+    ACC mine[FACTORS];
+    gather(&b, (long)unit * COLUMNS + me % COLUMNS, false, false, mine, local_1, local_2, counts);
+    hand_round(mine, local_factors, factors);
+#endif
+    sum_gradients(&b, &a, factors, &first, &second, local_1, local_2);
+    if (me < COLUMNS && at < b.width) {
+        b.space[b.width * (1 + 2 * (b.parts + part)) + at] = first;
+        b.space[b.width * (2 + 2 * (b.parts + part)) + at] = second;
+    }
+}
+
+#endif
 
 KERNEL bn_settle(BUFFERS, NUMBERS_OF_A_CALL)
 {
@@ -552,7 +583,7 @@ KERNEL bn_settle(BUFFERS, NUMBERS_OF_A_CALL)
     const int me = (int)get_local_id(0);
     const long at = (long)get_group_id(0) * COLUMNS + me % COLUMNS;
     ACC mine[FACTORS];
-    gather(&b, at, true, mine, local_1, local_2, counts);
+    gather(&b, at, true, true, mine, local_1, local_2, counts);
     if (me < COLUMNS && at < b.width)
 #pragma unroll
         for (int i = 0; i < FACTORS; i++)
@@ -581,8 +612,8 @@ KERNEL bn_finish(BUFFERS, NUMBERS_OF_A_CALL)
     GATHERS;
     __local ACC local_factors[FACTORS * COLUMNS] OF_VECTORS;
     ACC mine[FACTORS];
-    gather(&b, (long)(group % units) * COLUMNS + get_local_id(0) % COLUMNS, group / units == 0, mine, local_1, local_2,
-           counts);
+    gather(&b, (long)(group % units) * COLUMNS + get_local_id(0) % COLUMNS, true, group / units == 0, mine, local_1,
+           local_2, counts);
     hand_round(mine, local_factors, factors);
 #endif
     write_results(&b, &a, factors);

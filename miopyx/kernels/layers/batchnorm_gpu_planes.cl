@@ -7,8 +7,8 @@
  *     n  ...                       a time  time, HOLD of them each.
  *
  * Grid:         work-groups of LOCAL >= TX * TY work-items: kept / CHANNELS.
- * Local memory: LOCAL + 4 * CHANNELS elements of ACC; with CHANNELS > 1 TY * CHANNELS * PLANE more.  The order of the
- *               sums is fixed.
+ * Local memory: LOCAL + 4 * CHANNELS elements of ACC, 6 * CHANNELS for gradients of an activation; with CHANNELS > 1
+ *               TY * CHANNELS * PLANE more.  The order of the sums is fixed.
  * Parameters:   PLANE, CHANNELS, VEC, TY, HOLD, LOCAL, below.  A plane has PLANE elements; those of all channels follow
  *               one another.
  * Bound by:     memory: x is read once and y written once; registers bound HOLD.
@@ -162,6 +162,9 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void bn_planes(BUFFE
 {
     __local ACC columns[CHANNELS == 1 ? 1 : TY * COLUMNS], sums[LOCAL];
     __local ACC means[CHANNELS], invs[CHANNELS], firsts[CHANNELS], seconds[CHANNELS]; /* of each channel */
+#if ACTIVATION_BACKWARD
+    __local ACC scales[CHANNELS], biases[CHANNELS];
+#endif
     BIND
     const int me = (int)get_local_id(0), column = me % TX, row = me / TX, images = (int)b.w.reduced[2];
     const INDEX first_channel = (INDEX)get_group_id(0) * CHANNELS;
@@ -178,7 +181,7 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void bn_planes(BUFFE
         if (mine) {
             const ACC inv = LOAD(VARIANCE_TYPE)(b.variance, c * b.w.kept_stride[6][3]);
             means[me] = LOAD(MEAN_TYPE)(b.mean, c * b.w.kept_stride[5][3]);
-            invs[me] = INFERENCE ? 1 / sqrt(fabs(inv + b.epsilon)) : inv;
+            invs[me] = INFERENCE ? GIVEN_INV(&b, inv) : inv;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
@@ -208,8 +211,8 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void bn_planes(BUFFE
             if (b.running) {
                 ACC old_mean = 0, old_variance = 0;
                 if (b.factor != 1) { /* else the old ones may be anything */
-                    old_mean = (1 - b.factor) * LOAD(MEAN_TYPE)(b.mean, c * b.w.kept_stride[5][3]);
-                    old_variance = (1 - b.factor) * LOAD(VARIANCE_TYPE)(b.variance, c * b.w.kept_stride[6][3]);
+                    old_mean = (1 - b.factor) * LOAD(MEAN_TYPE)(OLD_MEAN(&b), c * b.w.kept_stride[5][3]);
+                    old_variance = (1 - b.factor) * LOAD(VARIANCE_TYPE)(OLD_VARIANCE(&b), c * b.w.kept_stride[6][3]);
                 }
                 const ACC variance = squares / (ACC)max(1L, b.elements - 1);
                 STORE(MEAN_TYPE)(b.mean, c * b.w.kept_stride[5][3], old_mean + b.factor * whole);
@@ -229,13 +232,24 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void bn_planes(BUFFE
 #else
     const vec_t shift = lanes_of(means, column), off = 0;
 #endif
+#if ACTIVATION_BACKWARD
+    /* What the batch normalisation made of x: its gradient is made of that of the activation, both times it is read. */
+    if (mine) {
+        scales[me] = invs[me] * LOAD(SCALE_TYPE)(b.scale, c * b.w.kept_stride[3][3]);
+        biases[me] = LOAD(BIAS_TYPE)(b.given_bias, c * b.w.kept_stride[4][3]);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const vec_t scale_of_y = lanes_of(scales, column), plus = lanes_of(biases, column);
+#endif
+#define GRADIENT(g, d) NORM_GRADIENT(&b, g, (d) * scale_of_y + plus)
+#define FROM_MEAN(i) ((wide(held[i]) - shift) - off)
     anew(held);
 #if BACKWARD
     vec_t sum = 0, other = 0;
     FOR_EACH(i, last) {
-        const vec_t each = wide(grad[i]);
+        const vec_t each = GRADIENT(wide(grad[i]), FROM_MEAN(i));
         sum += each;
-        other += each * ((wide(held[i]) - shift) - off);
+        other += each * FROM_MEAN(i);
     }
     sum_channels(works ? sum : (vec_t)0, column, row, columns, sums, firsts);
     sum_channels(works ? other : (vec_t)0, column, row, columns, sums, seconds);
@@ -264,9 +278,9 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void bn_planes(BUFFE
     anew(grad);
 #endif
 #if BACKWARD
-#define RESULT(i) (times * ((wide(grad[i]) - first) - ((wide(held[i]) - shift) - off) * second))
+#define RESULT(i) (times * ((GRADIENT(wide(grad[i]), FROM_MEAN(i)) - first) - FROM_MEAN(i) * second))
 #else
-#define RESULT(i) (((wide(held[i]) - shift) - off) * times + first)
+#define RESULT(i) ACTIVATED(&b, FROM_MEAN(i) * times + first)
 #endif
     const long step = TY * b.w.reduced_stride[OUT][2];
     __global STORAGE(X_TYPE) *to = b.y + PLACE(OUT);

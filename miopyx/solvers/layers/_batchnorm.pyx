@@ -9,9 +9,9 @@ from miopyx.problem._descriptors cimport type_size
 from miopyx.host._batchnorm cimport bn_walk, fill_walk, host_batchnorm
 from miopyx.values._types cimport MX_BN_BACKWARD, MX_BN_INFERENCE, MX_BN_TRAINING, MX_DOUBLE, mx_batchnorm_problem
 from miopyx.problem._batchnorm cimport (
-    BN_BACK_DBIAS, BN_BACK_DSCALE, BN_BACK_DX, BN_BACK_DY, BN_BACK_INV, BN_BACK_MEAN, BN_BACK_SCALE, BN_BACK_X,
-    BN_BIAS, BN_EPSILON, BN_FACTOR, BN_MEAN, BN_SAVED_INV, BN_SAVED_MEAN, BN_SCALE, BN_VARIANCE, BN_X, BN_Y,
-    BatchNormProblem,
+    BN_ALPHA, BN_BACK_BIAS, BN_BACK_DBIAS, BN_BACK_DSCALE, BN_BACK_DX, BN_BACK_DY, BN_BACK_INV, BN_BACK_MEAN,
+    BN_BACK_SCALE, BN_BACK_X, BN_BIAS, BN_EPSILON, BN_FACTOR, BN_MEAN, BN_OLD_MEAN, BN_OLD_VARIANCE, BN_SAVED_INV,
+    BN_SAVED_MEAN, BN_SCALE, BN_VARIANCE, BN_X, BN_Y, BatchNormProblem,
 )
 from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div
 
@@ -41,12 +41,20 @@ cdef class HostBatchNorm(HostLayer):
 
 
 cdef dict _defines(const mx_batchnorm_problem* p, bint in_parts):
-    return {
+    cdef dict defines = {
         "X_TYPE": TOKENS[p.x.type], "SCALE_TYPE": TOKENS[p.scale.type], "BIAS_TYPE": TOKENS[p.bias.type],
         "MEAN_TYPE": TOKENS[p.mean.type], "VARIANCE_TYPE": TOKENS[p.variance.type],
         "ACC": "double" if p.x.type == MX_DOUBLE else "float", "WHAT": p.what - MX_BN_TRAINING,
         "PARTS": 1 if in_parts else 0,
     }
+    # Only where they say something, so that one program serves all problems without them.
+    if p.activation:
+        defines["ACTIVATION"] = p.activation
+    if p.previous:
+        defines["PREVIOUS"] = 1
+    if p.inverse:
+        defines["INVERSE"] = 1
+    return defines
 
 
 cdef Arg _slot(int slot, int64_t type):
@@ -58,6 +66,7 @@ cdef tuple _arguments(const mx_batchnorm_problem* p, const bn_walk* walk, int64_
     """The arguments of every kernel, as kernels/layers/batchnorm.h lists them."""
     cdef bint wide = p.x.type == MX_DOUBLE
     cdef list args
+    cdef int i
     # A slot without memory is one that the kernel does not touch: any other stands in for it.
     if p.what == MX_BN_BACKWARD:
         args = [_slot(BN_BACK_X, p.x.type), _slot(BN_BACK_DY, p.y.type), _slot(BN_BACK_DX, p.dx.type),
@@ -65,6 +74,8 @@ cdef tuple _arguments(const mx_batchnorm_problem* p, const bn_walk* walk, int64_
                 _slot(BN_BACK_DBIAS, p.bias.type),
                 _slot(BN_BACK_MEAN, p.mean.type) if p.save else _slot(BN_BACK_SCALE, p.scale.type),
                 _slot(BN_BACK_INV, p.variance.type) if p.save else _slot(BN_BACK_SCALE, p.scale.type)]
+        if p.activation:
+            args.append(_slot(BN_BACK_BIAS, p.bias.type))
     else:
         given = p.running or p.what == MX_BN_INFERENCE
         args = [_slot(BN_X, p.x.type), _slot(BN_Y, p.y.type), _slot(BN_SCALE, p.scale.type),
@@ -73,6 +84,8 @@ cdef tuple _arguments(const mx_batchnorm_problem* p, const bn_walk* walk, int64_
         if p.what == MX_BN_TRAINING:
             args += [_slot(BN_SAVED_MEAN, p.mean.type) if p.save else _slot(BN_SCALE, p.scale.type),
                      _slot(BN_SAVED_INV, p.variance.type) if p.save else _slot(BN_SCALE, p.scale.type)]
+        if p.previous:
+            args += [_slot(BN_OLD_MEAN, p.mean.type), _slot(BN_OLD_VARIANCE, p.variance.type)]
     if in_parts:
         args.append(Arg.slot_of(SLOT_WORKSPACE, 8 if wide else 4))
     args += [struct_arg(walk, sizeof(bn_walk)), Arg.int64(side), Arg.int64(parts), Arg.int64(p.running),
@@ -80,6 +93,9 @@ cdef tuple _arguments(const mx_batchnorm_problem* p, const bn_walk* walk, int64_
     # The others have no factor: the number is not used.
     args.append(Arg.scalar_of(BN_FACTOR, wide))
     args.append(Arg.scalar_of(BN_EPSILON if p.what == MX_BN_TRAINING else 0, wide))
+    if p.activation:
+        for i in range(3):
+            args.append(Arg.scalar_of(BN_ALPHA + i, wide))
     return tuple(args)
 
 
@@ -183,7 +199,7 @@ cdef Solution _in_planes(Device dev, const mx_batchnorm_problem* p, const bn_wal
                 break
         local *= 2
     defines = {"PLANE": plane, "CHANNELS": channels, "VEC": vec, "TY": ty, "HOLD": hold, "LOCAL": local, "INDEX": "int"}
-    if 4 * ((ty * plane * channels if channels > 1 else 1) + local + 4 * channels) > min(dev.local_mem, 48 << 10):
+    if 4 * ((ty * plane * channels if channels > 1 else 1) + local + 6 * channels) > min(dev.local_mem, 48 << 10):
         return None
     if back:
         defines["SAVE"] = 1 if p.save else 0
@@ -211,8 +227,8 @@ cdef Solution _in_columns(Device dev, const mx_batchnorm_problem* p, const bn_wa
         extent = max(extent, elements * walk.reduced_stride[t][3])
     while local & (local - 1):
         local &= local - 1
-    # Two arrays of vectors, one of numbers, and four factors of each column.
-    while local > vec and local * (2 * vec + 1 + 4) * (8 if p.x.type == MX_DOUBLE else 4) > dev.local_mem:
+    # Two arrays of vectors, one of numbers, and four or five factors of each column.
+    while local > vec and local * (2 * vec + 1 + 5) * (8 if p.x.type == MX_DOUBLE else 4) > dev.local_mem:
         local //= 2
     while across * 2 * vec * width <= SIDE_BYTES and across * vec < kept and local // (2 * across) >= vec:
         across *= 2
@@ -252,7 +268,8 @@ cdef Solution _in_columns(Device dev, const mx_batchnorm_problem* p, const bn_wa
                           (ceil_div(kept, few * vec) * local,), (local,)))
         defines["SETTLED"] = 1
     steps.append(Step(KernelSpec(file, "bn_finish", **defines), args, (units * slices * local,), (local,)))
-    return Solution(steps, _workspace(p, walk, parts) + kept * (4 if back else 3) * (8 if p.x.type == MX_DOUBLE else 4))
+    return Solution(steps, _workspace(p, walk, parts)
+                    + kept * (3 + back + (back and p.activation != 0)) * (8 if p.x.type == MX_DOUBLE else 4))
 
 
 cdef Solution _on_gpu(Device dev, const mx_batchnorm_problem* p, const bn_walk* walk):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,17 +15,21 @@ from .layer import FORWARD_FLAG, MORE_SIZE_FLAGS, Layer, Pass, elementwise_limit
 from .options import Command, Family, Flag
 from .verify import Doubles
 
+MODES = ("0 pass through, 1 logistic, 2 tanh, 3 ReLU, 4 soft ReLU, 5 abs, 6 power, 7 clipped ReLU, 8 leaky ReLU, "
+         "9 ELU")
+
 FAMILY = Family("activ", "an activation", operations("activ"), (
     FORWARD_FLAG,
     *size_flags(100),
     *MORE_SIZE_FLAGS,
-    Flag("mode", "m", 3, "0 pass through, 1 logistic, 2 tanh, 3 ReLU, 4 soft ReLU, 5 abs, 6 power, 7 clipped ReLU, "
-         "8 leaky ReLU, 9 ELU", range(10)),
+    Flag("mode", "m", 3, MODES, range(10)),
     Flag("alpha", "A", 1.0, "alpha of the activation"),
     Flag("beta", "B", 1.0, "beta of the activation"),
     Flag("gamma", "G", 1.0, "gamma of the activation"),
     *run_flags(),
 ))
+
+Parameters: TypeAlias = tuple[float, float, float]  # alpha, beta and gamma
 
 PASSTHROUGH, LOGISTIC, TANH, RELU, SOFTRELU, ABS, POWER, CLIPPEDRELU, LEAKYRELU, ELU = range(10)
 
@@ -69,33 +73,43 @@ class Activation(Layer):
         return self.uniform(name, generator, *((0.0, 1.0) if self.mode == POWER else (-4.0, 4.0)))
 
     def _forward_reference(self, m: Mapping[str, Doubles]) -> dict[str, Array]:
-        x, (a, b, g) = m["x"], self.parameters
-        modes: dict[int, Callable[[], Array]] = {
-            PASSTHROUGH: lambda: x,
-            LOGISTIC: lambda: 1 / (1 + np.exp(-x)),
-            TANH: lambda: b * np.tanh(a * x),
-            RELU: lambda: np.maximum(x, 0),
-            SOFTRELU: lambda: np.log1p(np.exp(x)),
-            ABS: lambda: np.abs(x),
-            POWER: lambda: np.where(a + b * x <= self.epsilon, 0.0, (a + b * x) ** g),
-            CLIPPEDRELU: lambda: np.minimum(a, np.maximum(x, 0)),
-            LEAKYRELU: lambda: np.where(x > 0, x, a * x),
-            ELU: lambda: np.where(x > 0, x, a * np.expm1(x)),
-        }
-        return {"y": modes[self.mode]()}
+        return {"y": activated(self.mode, self.parameters, self.epsilon, m["x"])}
 
     def _backward_reference(self, m: Mapping[str, Doubles]) -> dict[str, Array]:
-        x, y, dy, (a, b, g) = m["x"], m["y"], m["dy"], self.parameters
-        modes: dict[int, Callable[[], Array]] = {
-            PASSTHROUGH: lambda: dy,
-            LOGISTIC: lambda: dy * y * (1 - y),
-            TANH: lambda: dy * a * (b - y * y / b) if abs(b) > self.epsilon else 0 * dy,
-            RELU: lambda: np.where(x > 0, dy, 0.0),
-            SOFTRELU: lambda: dy / (1 + np.exp(-x)),
-            ABS: lambda: dy * np.sign(x),
-            POWER: lambda: np.where(a + b * x <= self.epsilon, 0.0, dy * g * b * (a + b * x) ** (g - 1)),
-            CLIPPEDRELU: lambda: np.where((x > 0) & (x <= a), dy, 0.0),
-            LEAKYRELU: lambda: np.where(x > 0, dy, a * dy),
-            ELU: lambda: np.where(x > 0, dy, dy * a * np.exp(x)),
-        }
-        return {"dx": modes[self.mode]()}
+        return {"dx": gradient(self.mode, self.parameters, self.epsilon, m["dy"], m["x"], m["y"])}
+
+
+def activated(mode: int, parameters: Parameters, epsilon: float, x: Doubles) -> Doubles:
+    """Return what an activation makes of x."""
+    a, b, g = parameters
+    modes: dict[int, Callable[[], Doubles]] = {
+        PASSTHROUGH: lambda: x,
+        LOGISTIC: lambda: 1 / (1 + np.exp(-x)),
+        TANH: lambda: b * np.tanh(a * x),
+        RELU: lambda: np.maximum(x, 0),
+        SOFTRELU: lambda: np.log1p(np.exp(x)),
+        ABS: lambda: np.abs(x),
+        POWER: lambda: np.where(a + b * x <= epsilon, 0.0, (a + b * x) ** g),
+        CLIPPEDRELU: lambda: np.minimum(a, np.maximum(x, 0)),
+        LEAKYRELU: lambda: np.where(x > 0, x, a * x),
+        ELU: lambda: np.where(x > 0, x, a * np.expm1(x)),
+    }
+    return modes[mode]()
+
+
+def gradient(mode: int, parameters: Parameters, epsilon: float, dy: Doubles, x: Doubles, y: Doubles) -> Doubles:
+    """Return the gradient of x, of which an activation made y."""
+    a, b, g = parameters
+    modes: dict[int, Callable[[], Doubles]] = {
+        PASSTHROUGH: lambda: dy,
+        LOGISTIC: lambda: dy * y * (1 - y),
+        TANH: lambda: dy * a * (b - y * y / b) if abs(b) > epsilon else 0 * dy,
+        RELU: lambda: np.where(x > 0, dy, 0.0),
+        SOFTRELU: lambda: dy / (1 + np.exp(-x)),
+        ABS: lambda: dy * np.sign(x),
+        POWER: lambda: np.where(a + b * x <= epsilon, 0.0, dy * g * b * (a + b * x) ** (g - 1)),
+        CLIPPEDRELU: lambda: np.where((x > 0) & (x <= a), dy, 0.0),
+        LEAKYRELU: lambda: np.where(x > 0, dy, a * dy),
+        ELU: lambda: np.where(x > 0, dy, dy * a * np.exp(x)),
+    }
+    return modes[mode]()

@@ -4,7 +4,7 @@ from ._descriptors cimport Descriptor, TensorDescriptor
 from ._problem cimport Problem
 from miopyx.values._types cimport mx_activation_problem
 
-# miopenActivationMode_t, as in enums.py.  Their formulas stand in kernels/layers/activation.cl and
+# miopenActivationMode_t, as in enums.py.  Their formulas stand in kernels/include/activation.h and
 # host/_activation.pyx, what alpha, beta and gamma mean and may be in api/_activation.pyx, the driver's defaults in
 # tools/driver/activ.py.
 cdef enum:

@@ -166,8 +166,8 @@ def main():
                 torch._inductor.config.freezing = not gpu
                 compiled = torch.compile(layer.eager)
                 sides["compiled"] = compiled
-            wait = {name: handle.finish if name in ("fused", "apart") else torch.cuda.synchronize if gpu else lambda: None
-                    for name in sides}
+            theirs = torch.cuda.synchronize if gpu else lambda: None
+            wait = {name: handle.finish if name in ("fused", "apart") else theirs for name in sides}
             times = {name: [] for name in sides}
             for _ in range(args.turns):
                 for name, run in sides.items():
@@ -200,8 +200,8 @@ def main():
           f"{best / total['fused']:.2f}, mean {np.exp(np.mean(np.log(ratios))):.2f}, least {min(ratios):.2f}, "
           f"apart by fused {total['apart'] / total['fused']:.2f}")
     if args.json:
-        Path(args.json).write_text(json.dumps({"device": handle.device.name, **vars(args), "rows": rows}, indent=1) + "\n",
-                                   encoding="utf-8")
+        about = {**vars(args), "device": torch.cuda.get_device_name() if gpu else handle.device.name}
+        Path(args.json).write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from cases_reader import conv_cases
 from guarded import DTYPE, LAYOUTS, ROUNDOFF, Tensor
-from solver_checks import Example, descriptors, problem_of
+from solver_checks import Example
 
 import miopyx
 from miopyx import ActivationDescriptor, TensorDescriptor
+from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
 TYPES = ("float32", "float16", "bfloat16", "float64")
@@ -100,7 +101,7 @@ class Fused:
             got, want = np.where(beyond, 0, got), np.where(beyond, 0, want)
         worst = np.abs(got - want) - tolerance
         assert not np.isnan(got).any(), solver
-        assert (worst <= 0).all(), (solver, self.mode, self.parts, worst.max(), np.unravel_index(worst.argmax(), worst.shape))
+        assert (worst <= 0).all(), (solver, self.mode, self.parts, worst.max(), worst.argmax())
 
 
 def check(handle, example, solver, rng, mode=None):
@@ -122,3 +123,321 @@ def test_every_solver_computes_what_follows(handle, host, rng, case, dtype, layo
     assert able
     for solver in able:
         check(handle, example, solver, rng)
+
+
+def random_memory(handle, rng, desc, positive=False):
+    values = rng.uniform(0.5, 2, desc.lens) if positive else rng.standard_normal(desc.lens)
+    return Tensor(handle, desc, values.astype(DTYPE[desc.dtype]))
+
+
+def layer(handle, rng, dtype="float32", lens=(2, 5, 7, 6), k=6, groups=1):
+    """A 3x3 convolution: descriptors, and memory by name."""
+    conv = miopyx.ConvolutionDescriptor((1, 1), (1, 1), (1, 1), groups=groups)
+    desc = {"x": TensorDescriptor(dtype, lens), "w": TensorDescriptor(dtype, (k, lens[1] // groups, 3, 3)),
+            "y": TensorDescriptor(dtype, (lens[0], k, *lens[2:])), "channel": TensorDescriptor(dtype, (1, k, 1, 1))}
+    data = {name: random_memory(handle, rng, desc[name]) for name in "xw"}
+    data |= {"z": random_memory(handle, rng, desc["y"])}
+    data |= {name: random_memory(handle, rng, desc["channel"], name == "variance")
+             for name in ("bias", "scale", "shift", "mean", "variance")}
+    return conv, desc, data
+
+
+def convolved(host, conv, desc, data):
+    """The convolution in float64."""
+    x, w, y = (TensorDescriptor("float64", desc[name].lens) for name in "xwy")
+    out = np.full(y.lens, np.nan)
+    host.convolution_forward(x, w, conv, y)(data["x"].values(), data["w"].values(), out)
+    return out
+
+
+def run_cba(handle, conv, desc, data, out, activ, alpha1=1.0, alpha2=0.0, algo=None, z=True, bias=True, size=0,
+            workspace=None):
+    algo = (5 if handle.device.is_host else 1) if algo is None else algo
+    miopyx.miopenConvolutionBiasActivationForward(
+        handle, alpha1, desc["x"], data["x"].argument(), desc["w"], data["w"].argument(), conv, algo, workspace, size,
+        alpha2, desc["y"] if z else None, data["z"].argument() if z else None, desc["channel"],
+        data["bias"].argument() if bias else None, activ, desc["y"], out.argument())
+    handle.finish()
+    return out.values()
+
+
+def close(got, want):
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
+
+
+def test_one_call(handle, host, rng):
+    conv, desc, data = layer(handle, rng)
+    size = miopyx.miopenConvolutionForwardGetWorkSpaceSize(handle, desc["w"], desc["x"], conv, desc["y"])
+    workspace = handle.empty((max(size, 1),), "int8") if not handle.device.is_host else None
+    c = convolved(host, conv, desc, data)
+    able = {solver.algorithm for solver in registry.CONV
+            if solver.why_not(handle.device, ConvProblem(0, desc["x"], desc["w"], desc["y"], conv)) is None}
+    with pytest.raises(miopyx.MIOpenNotImplementedError, match="algorithm"):
+        run_cba(handle, conv, desc, data, Tensor(handle, desc["y"], None), ActivationDescriptor(3),
+                algo=min({0, 1, 2, 3, 5} - able))
+    for algo in sorted(able):
+        for alpha1, alpha2, z, bias, mode in ((1.0, 0.0, False, True, 3), (None, None, True, True, 0),
+                                              (0.7, -1.3, True, False, 8), (2.0, 1.0, True, True, 1)):
+            activ = ActivationDescriptor(mode, *NUMBERS.get(mode, (0, 0, 0)))
+            out = Tensor(handle, desc["y"], None)
+            got = run_cba(handle, conv, desc, data, out, activ, alpha1, alpha2, algo, z, bias, size, workspace)
+            value = (1 if alpha1 is None else alpha1) * c + (0 if alpha2 is None else alpha2) * data["z"].values() * z
+            close(got, activated(mode, value + (data["bias"].values() if bias else 0), "float32"))
+
+
+def test_a_call_that_was_made_before(handle, host, rng):
+    """The same descriptors again with other memory and numbers, an activation that was set anew, less workspace."""
+    conv, desc, data = layer(handle, rng)
+    activ = ActivationDescriptor("leaky", 0.25)
+    algo = int(handle.convolution_bias_activation_forward(
+        desc["x"], desc["w"], conv, None, desc["channel"], activ, desc["y"], workspace_limit=0).solver.algorithm)
+    for slope in (0.25, 0.5):
+        miopyx.miopenSetActivationDescriptor(activ, "leaky", slope, 0.0, 0.0)
+        for alpha in (1.0, 3.0):
+            data["x"] = random_memory(handle, rng, desc["x"])
+            got = run_cba(handle, conv, desc, data, Tensor(handle, desc["y"], None), activ, alpha, algo=algo, z=False)
+            value = alpha * convolved(host, conv, desc, data) + data["bias"].values()
+            close(got, np.where(value > 0, value, slope * value))
+
+
+def test_what_the_one_call_refuses(handle, rng):
+    conv, desc, data = layer(handle, rng)
+    relu, out = ActivationDescriptor(3), Tensor(handle, desc["y"], None)
+    y = desc["y"]
+    last = TensorDescriptor("float32", y.lens, (y.lens[1] * y.lens[2] * y.lens[3], 1, y.lens[3] * y.lens[1], y.lens[1]))
+    for changed, kind, word in (
+            ({"channel": TensorDescriptor("float32", (1, 7, 1, 1))}, miopyx.BadParmError, "biasDesc"),
+            ({"channel": TensorDescriptor("float16", (1, 6, 1, 1))}, miopyx.BadParmError, "biasDesc"),
+            ({"channel": TensorDescriptor("float32", (6,))}, miopyx.BadParmError, "biasDesc"),
+            ({"channel": TensorDescriptor("float32", (1, 6, 1, 1), (12, 2, 1, 1))},
+             miopyx.MIOpenNotImplementedError, "biasDesc")):
+        with pytest.raises(kind, match=word):
+            run_cba(handle, conv, {**desc, **changed}, data, out, relu)
+    for z, kind in ((last, miopyx.MIOpenNotImplementedError), (desc["x"], miopyx.BadParmError),
+                    (TensorDescriptor("float16", y.lens), miopyx.BadParmError)):
+        with pytest.raises(kind, match="zDesc"):
+            handle.convolution_bias_activation_forward(desc["x"], desc["w"], conv, z, None, relu, y)
+    with pytest.raises(miopyx.BadParmError, match="algo"):
+        run_cba(handle, conv, desc, data, out, relu, algo=17)
+    bytes_of = {name: TensorDescriptor("int8" if name in "xw" else "int32", d.lens) for name, d in desc.items()}
+    with pytest.raises(miopyx.MIOpenNotImplementedError, match="float32"):
+        handle.convolution_bias_activation_forward(bytes_of["x"], bytes_of["w"], conv, None, None, relu, bytes_of["y"])
+    data["bias"] = random_memory(handle, rng, TensorDescriptor("float32", (1, 3, 1, 1)))
+    with pytest.raises(miopyx.BadParmError, match="bias"):  # a buffer that is too small
+        run_cba(handle, conv, desc, data, out, relu, z=False)
+
+
+def test_plans_follow_their_descriptors(handle, host, rng):
+    conv, desc, data = layer(handle, rng)
+    relu = ActivationDescriptor(3)
+    plan = handle.convolution_bias_activation_forward(
+        desc["x"], desc["w"], conv, None, desc["channel"], relu, desc["y"])
+    assert plan.buffers == ("x", "w", "bias", "y")
+    assert "then bias" in plan.explain()
+    out = Tensor(handle, desc["y"], None)
+    plan(*[data[name].argument() for name in ("x", "w", "bias")], out.argument())
+    handle.finish()
+    close(out.values(), np.maximum(convolved(host, conv, desc, data) + data["bias"].values(), 0))
+    miopyx.miopenSetActivationDescriptor(relu, "tanh", 1.0, 1.0, 0.0)
+    with pytest.raises(miopyx.BadParmError, match="activation_desc"):
+        plan(*[data[name].argument() for name in ("x", "w", "bias")], out.argument())
+
+
+def test_packed_weights(opencl_handle, host, rng):
+    conv, desc, data = layer(opencl_handle, rng, lens=(2, 32, 9, 9), k=48)
+    plan = opencl_handle.convolution_bias_activation_forward(
+        desc["x"], desc["w"], conv, None, desc["channel"], ActivationDescriptor(3), desc["y"])
+    plan.pack(data["w"].argument())
+    out = Tensor(opencl_handle, desc["y"], None)
+    plan(*[data[name].argument() for name in ("x", "w", "bias")], out.argument())
+    opencl_handle.finish()
+    close(out.values(), np.maximum(convolved(host, conv, desc, data) + data["bias"].values(), 0))
+
+
+def test_find_measures_the_convolution_alone(handle, rng):
+    """What Find learnt of a convolution orders the solvers of the fused call."""
+    conv, desc, data = layer(handle, rng, lens=(1, 16, 12, 12), k=16)
+    out = Tensor(handle, desc["y"], None)
+    size = miopyx.miopenConvolutionForwardGetWorkSpaceSize(handle, desc["w"], desc["x"], conv, desc["y"])
+    workspace = handle.empty((max(size, 1),), "int8") if size else None
+    miopyx.miopenFindConvolutionForwardAlgorithm(
+        handle, desc["x"], data["x"].argument(), desc["w"], data["w"].argument(), conv, desc["y"], out.argument(), 1,
+        workspace, size, False)
+    alone = handle.convolution_forward(desc["x"], desc["w"], conv, desc["y"])
+    fused = handle.convolution_bias_activation_forward(
+        desc["x"], desc["w"], conv, None, desc["channel"], ActivationDescriptor(3), desc["y"])
+    if "fused_epilogue" not in fused.explain():
+        assert fused.solver.id == alone.solver.id
+
+
+def fusion_plan(conv, desc, norm=True, mode=3):
+    plan = miopyx.miopenCreateFusionPlan(0, desc["x"])
+    ops = {"conv": miopyx.miopenCreateOpConvForward(plan, conv, desc["w"]),
+           "bias": miopyx.miopenCreateOpBiasForward(plan, desc["channel"])}
+    if norm:
+        ops["norm"] = miopyx.miopenCreateOpBatchNormInference(plan, 1, desc["channel"])
+    ops["activ"] = miopyx.miopenCreateOpActivationForward(plan, mode)
+    return plan, ops
+
+
+def arguments_of(data, ops, epsilon=1e-3, numbers=(0.0, 0.0, 0.0)):
+    args = miopyx.miopenCreateOperatorArgs()
+    miopyx.miopenSetOpArgsConvForward(args, ops["conv"], 1.0, 0.0, data["w"].argument())
+    miopyx.miopenSetOpArgsBiasForward(args, ops["bias"], 1.0, 0.0, data["bias"].argument())
+    if "norm" in ops:
+        miopyx.miopenSetOpArgsBatchNormInference(
+            args, ops["norm"], None, None, *[data[name].argument() for name in ("scale", "shift", "mean", "variance")],
+            epsilon)
+    miopyx.miopenSetOpArgsActivForward(args, ops["activ"], 1.0, 0.0, *numbers)
+    return args
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_fusion_plans(handle, host, rng, compiled):
+    conv, desc, data = layer(handle, rng)
+    plan, ops = fusion_plan(conv, desc)
+    assert miopyx.miopenFusionPlanGetOp(plan, 2) is ops["norm"]
+    if compiled:
+        miopyx.miopenCompileFusionPlan(handle, plan)
+    algorithms = miopyx.miopenFusionPlanConvolutionGetAlgo(plan, 10)
+    assert algorithms
+    assert len(set(algorithms)) == len(algorithms)
+    args = arguments_of(data, ops)
+    gain = data["scale"].values() / np.sqrt(data["variance"].values().astype(np.float64) + 1e-3)
+    value = (convolved(host, conv, desc, data) + data["bias"].values() - data["mean"].values()) * gain
+    want = np.maximum(value + data["shift"].values(), 0)
+    for algorithm in (None, *algorithms):
+        if algorithm is not None:
+            miopyx.miopenFusionPlanConvolutionSetAlgo(plan, algorithm)
+            assert miopyx.miopenFusionPlanGetWorkSpaceSize(handle, plan, algorithm) >= 0
+        for _ in range(2):
+            out = Tensor(handle, desc["y"], None)
+            try:
+                miopyx.miopenExecuteFusionPlan(handle, plan, desc["x"], data["x"].argument(), desc["y"], out.argument(),
+                                               args)
+            except miopyx.MIOpenNotImplementedError:
+                assert not compiled
+                assert algorithm is not None
+                break
+            handle.finish()
+            close(out.values(), want)
+    miopyx.miopenDestroyOperatorArgs(args)
+    with pytest.raises(miopyx.BadParmError, match="args"):
+        miopyx.miopenExecuteFusionPlan(handle, plan, desc["x"], data["x"].argument(), desc["y"], out.argument(), args)
+    miopyx.miopenDestroyFusionPlan(plan)
+    with pytest.raises(miopyx.BadParmError, match="fusePlanDesc"):
+        miopyx.miopenCompileFusionPlan(handle, plan)
+
+
+def test_links_that_break(handle, rng):
+    conv, desc, data = layer(handle, rng)
+    makers = {
+        "conv": lambda plan: miopyx.miopenCreateOpConvForward(plan, conv, desc["w"]),
+        "bias": lambda plan: miopyx.miopenCreateOpBiasForward(plan, desc["channel"]),
+        "norm": lambda plan: miopyx.miopenCreateOpBatchNormInference(plan, 1, desc["channel"]),
+        "train": lambda plan: miopyx.miopenCreateOpBatchNormForward(plan, 1, True),
+        "back": lambda plan: miopyx.miopenCreateOpBatchNormBackward(plan, 1),
+        "activ": lambda plan: miopyx.miopenCreateOpActivationForward(plan, 3),
+        "activ back": lambda plan: miopyx.miopenCreateOpActivationBackward(plan, 3),
+        "each": lambda plan: miopyx.miopenCreateOpBatchNormInference(plan, 0, desc["channel"])}
+    for kinds, message in (
+            (("bias", "activ"), "begins with bias"), (("conv", "activ", "bias"), "bias forward cannot follow"),
+            (("conv", "bias", "bias"), "cannot follow bias"), (("conv", "train"), "batch norm training"),
+            (("norm", "bias"), "bias forward cannot follow batch norm"), (("activ",), "begins with activ"),
+            (("conv", "each"), "by activation"), (("train", "activ back"), "activation backward"),
+            (("back", "activ"), "cannot follow batch norm backward")):
+        plan = miopyx.miopenCreateFusionPlan(0, desc["x"])
+        for kind in kinds:
+            makers[kind](plan)
+        with pytest.raises(miopyx.UnsupportedOpError, match=message):
+            miopyx.miopenCompileFusionPlan(handle, plan)
+    with pytest.raises(miopyx.BadParmError, match="without operators"):
+        miopyx.miopenCompileFusionPlan(handle, miopyx.miopenCreateFusionPlan(0, desc["x"]))
+    with pytest.raises(miopyx.MIOpenNotImplementedError):
+        miopyx.miopenCreateFusionPlan(1, desc["x"])
+    plan, ops = fusion_plan(conv, desc)
+    args = arguments_of(data, ops)
+    del ops["norm"]
+    other = arguments_of(data, ops)
+    out = Tensor(handle, desc["y"], None).argument()
+    with pytest.raises(miopyx.BadParmError, match="without arguments"):
+        miopyx.miopenExecuteFusionPlan(handle, plan, desc["x"], data["x"].argument(), desc["y"], out, other)
+    with pytest.raises(miopyx.BadParmError, match="plan's input"):
+        miopyx.miopenExecuteFusionPlan(handle, plan, desc["y"], data["z"].argument(), desc["y"], out, args)
+    with pytest.raises(miopyx.BadParmError, match="convOp"):
+        miopyx.miopenSetOpArgsConvForward(args, ops["bias"], 1.0, 0.0, data["w"].argument())
+    with pytest.raises(miopyx.BadParmError, match="beta"):
+        miopyx.miopenSetOpArgsBiasForward(args, ops["bias"], 1.0, 1.0, data["bias"].argument())
+
+
+@pytest.mark.parametrize("activates", [True, False])
+def test_batch_norm_plans(handle, rng, activates):
+    """Inference, training and gradients by plans give what their functions give."""
+    x = TensorDescriptor("float32", (3, 4, 5, 6))
+    norm = TensorDescriptor("float32", (1, 4, 1, 1))
+    data = {name: random_memory(handle, rng, x) for name in ("x", "dy")}
+    data |= {name: random_memory(handle, rng, norm, name == "variance")
+             for name in ("scale", "bias", "mean", "variance")}
+    leaky = ActivationDescriptor("leaky", 0.2)
+    follows = leaky if activates else None
+
+    def plan_of(make, *activation):
+        plan = miopyx.miopenCreateFusionPlan(0, x)
+        op = make(plan)
+        activ = activation[0](plan, "leaky") if activates else None
+        miopyx.miopenCompileFusionPlan(handle, plan)
+        args = miopyx.miopenCreateOperatorArgs()
+        return plan, op, activ, args
+
+    def execute(plan, given, args):
+        out = Tensor(handle, x, None)
+        miopyx.miopenExecuteFusionPlan(handle, plan, x, data[given].argument(), x, out.argument(), args)
+        handle.finish()
+        return out.values()
+
+    four = [data[name].argument() for name in ("scale", "bias", "mean", "variance")]
+    plan, op, activ, args = plan_of(lambda plan: miopyx.miopenCreateOpBatchNormInference(plan, 1, norm),
+                                    miopyx.miopenCreateOpActivationForward)
+    miopyx.miopenSetOpArgsBatchNormInference(args, op, 1.0, 0.0, *four, 1e-3)
+    if activates:
+        miopyx.miopenSetOpArgsActivForward(args, activ, 1.0, 0.0, 0.2, 0.0, 0.0)
+    want = Tensor(handle, x, None)
+    miopyx.miopenBatchNormForwardInferenceActivation(handle, 1, 1.0, 0.0, x, data["x"].argument(), x, want.argument(),
+                                                     norm, norm, norm, norm, *four, 1e-3, follows)
+    handle.finish()
+    np.testing.assert_array_equal(execute(plan, "x", args), want.values())
+    assert miopyx.miopenFusionPlanGetWorkSpaceSize(handle, plan, 1) == 0
+    with pytest.raises(miopyx.UnsupportedOpError):
+        miopyx.miopenFusionPlanConvolutionGetAlgo(plan, 3)
+
+    plan, op, activ, args = plan_of(lambda plan: miopyx.miopenCreateOpBatchNormForward(plan, 1, True),
+                                    miopyx.miopenCreateOpActivationForward)
+    mine, theirs = ([Tensor(handle, norm, np.zeros(norm.lens, np.float32)) for _ in range(4)] for _ in range(2))
+    miopyx.miopenSetOpArgsBatchNormForward(args, op, 1.0, 0.0, *four[:2], *[t.argument() for t in mine], 0.5, 1e-3)
+    if activates:
+        miopyx.miopenSetOpArgsActivForward(args, activ, 1.0, 0.0, 0.2, 0.0, 0.0)
+    saved, running = [t.argument() for t in theirs[:2]], [t.argument() for t in theirs[2:]]
+    miopyx.miopenBatchNormForwardTrainingActivation(
+        handle, 1, 1.0, 0.0, x, data["x"].argument(), x, want.argument(), norm, norm, norm, norm, *four[:2], 0.5,
+        *running, 1e-3, *saved, follows)
+    handle.finish()
+    np.testing.assert_array_equal(execute(plan, "x", args), want.values())
+    for a, b in zip(mine, theirs, strict=True):
+        np.testing.assert_array_equal(a.values(), b.values())
+    with pytest.raises(miopyx.BadParmError, match="running"):
+        miopyx.miopenSetOpArgsBatchNormForward(args, op, 1.0, 0.0, *four[:2], None, None, None, None, 0.5, 1e-3)
+
+    plan, op, activ, args = plan_of(lambda plan: miopyx.miopenCreateOpBatchNormBackward(plan, 1),
+                                    miopyx.miopenCreateOpActivationBackward)
+    mine, theirs = ([Tensor(handle, norm, None) for _ in range(2)] for _ in range(2))
+    miopyx.miopenSetOpArgsBatchNormBackward(args, op, 1.0, 0.0, data["x"].argument(), *four[:2],
+                                            *[t.argument() for t in mine], None, None)
+    if activates:
+        miopyx.miopenSetOpArgsActivBackward(args, activ, 1.0, 0.0, None, None, 0.2, 0.0, 0.0)
+    miopyx.miopenBatchNormBackwardActivation(
+        handle, 1, 1.0, 0.0, 1.0, 0.0, x, data["x"].argument(), x, data["dy"].argument(), x, want.argument(), norm,
+        norm, norm, norm, *four[:2], *[t.argument() for t in theirs], 1e-5, None, None, follows)
+    handle.finish()
+    np.testing.assert_array_equal(execute(plan, "dy", args), want.values())
+    for a, b in zip(mine, theirs, strict=True):
+        np.testing.assert_array_equal(a.values(), b.values())

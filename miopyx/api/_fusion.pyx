@@ -32,6 +32,10 @@ from miopyx.choose import _ranking, preparing
 from miopyx.choose._survey import Survey
 from miopyx.errors import BadParmError, MIOpenNotImplementedError, UnsupportedOpError
 from miopyx.problem._descriptors import destroy
+from ._batchnorm import (
+    miopenBatchNormBackwardActivation, miopenBatchNormForwardInferenceActivation,
+    miopenBatchNormForwardTrainingActivation, miopenDeriveBNTensorDescriptor,
+)
 from miopyx.solvers import registry
 
 cdef enum:
@@ -240,6 +244,12 @@ cdef tuple _KINDS = ("convolution forward", "bias forward", "batch norm inferenc
                      "batch norm training", "batch norm backward", "activation backward")
 
 
+# Plans without a convolution.
+cdef frozenset _NORMS = frozenset([
+    (NORM,), (NORM, ACTIVATION), (NORM_TRAINING,), (NORM_TRAINING, ACTIVATION), (NORM_BACKWARD,),
+    (NORM_BACKWARD, ACTIVATION_BACKWARD), (ACTIVATION_BACKWARD, NORM_BACKWARD)])
+
+
 cdef class FusionOperator:
     """An operator of a fusion plan (miopenFusionOpDescriptor_t)."""
 
@@ -262,6 +272,7 @@ cdef class FusionPlanDescriptor(Descriptor):
     cdef TensorDescriptor input    # a copy
     cdef list operators
     cdef int algorithm             # ANY, or the one that was set
+    cdef TensorDescriptor norm     # of batch norm's parameters, where its operator has none
     cdef object compiled           # the algorithms that the handle of the last compilation has, best first
 
     def __init__(self):
@@ -292,16 +303,20 @@ cdef class FusionPlanDescriptor(Descriptor):
     cdef int require_supported(self) except -1:
         """Say which link breaks, where one does."""
         cdef FusionOperator op
+        cdef tuple kinds = tuple([(<FusionOperator> op).kind for op in self.operators])
         cdef int last = -1
-        if not self.operators:
+        if not kinds:
             raise BadParmError("a plan without operators", "fusePlanDesc", self, "miopenCreateOp... before")
+        if kinds in _NORMS:
+            return 0
+        if kinds[0] != CONV:
+            op = self.operators[1 if len(kinds) > 1 and kinds[:1] in _NORMS else 0]
+            raise UnsupportedOpError(
+                f"{_KINDS[op.kind]} cannot follow {_KINDS[kinds[0]]}" if op.index else
+                f"no plan begins with {_KINDS[op.kind]}", "fusePlanDesc", self,
+                "a convolution, or batch norm and an activation, first")
         for op in self.operators:
-            if op.kind > ACTIVATION:
-                raise UnsupportedOpError(f"nothing fuses {_KINDS[op.kind]}", "fusePlanDesc", self, "a convolution first")
-            if op.index == 0 and op.kind != CONV:
-                raise UnsupportedOpError(f"no plan begins with {_KINDS[op.kind]}", "fusePlanDesc", self,
-                                         "a convolution first")
-            if op.kind <= last:
+            if op.kind <= last or op.kind > ACTIVATION:
                 raise UnsupportedOpError(f"{_KINDS[op.kind]} cannot follow {_KINDS[last]}", "fusePlanDesc", self,
                                          "convolution, bias, batch norm inference, activation, each once")
             if op.kind == NORM and op.mode != SPATIAL:
@@ -309,6 +324,10 @@ cdef class FusionPlanDescriptor(Descriptor):
                                          "miopenBNSpatial")
             last = op.kind
         return 0
+
+    cdef bint is_norm(self):
+        """Whether it is a batch norm with what follows."""
+        return (<FusionOperator> self.operators[0]).kind != CONV
 
     cdef ConvProblem problem(self, Handle h, TensorDescriptor x, TensorDescriptor y):
         cdef FusionOperator bias = self.find(BIAS), norm = self.find(NORM), activ = self.find(ACTIVATION)
@@ -593,7 +612,8 @@ def miopenCompileFusionPlan(handle, fusePlanDesc):
     ----------
     handle : Handle
     fusePlanDesc : FusionPlanDescriptor
-        A convolution, then bias, batch norm inference and activation, each or none.
+        A convolution, then bias, batch norm inference and activation, each or none; or batch norm, inference or training,
+        then an activation or none; or batch norm's gradients, with an activation's or without.
 
     Raises
     ------
@@ -609,10 +629,32 @@ def miopenCompileFusionPlan(handle, fusePlanDesc):
     cdef ConvProblem problem
     cdef int64_t call = _call(plan.algorithm, OWN)
     plan.require_supported()
+    if plan.is_norm():
+        _compile_norm(h, plan)
+        return
     problem = plan.problem(h, plan.input, None)
     if h.lookup(problem.data, problem.size, call) is None:
         _prepare(h, problem, call, plan.algorithm, OWN)
     plan.compiled = tuple(_algorithms(h, plan))
+
+
+cdef int _compile_norm(Handle h, FusionPlanDescriptor plan) except -1:
+    cdef FusionOperator op, activ = plan.find(ACTIVATION), back = plan.find(ACTIVATION_BACKWARD)
+    cdef TensorDescriptor x = plan.input, norm = TensorDescriptor()
+    cdef object follows = None
+    for op in (activ, back):
+        if op is not None:
+            follows = ActivationDescriptor(op.mode)
+    for op in plan.operators:
+        if op.kind in (NORM, NORM_TRAINING, NORM_BACKWARD):
+            miopenDeriveBNTensorDescriptor(norm, x, op.mode)
+            if op.kind == NORM:
+                h.batch_norm_inference(op.mode, x, x, op.descriptor, activ_desc=follows)
+            elif op.kind == NORM_TRAINING:
+                h.batch_norm_training(op.mode, x, x, norm, running=op.running, activ_desc=follows)
+            else:
+                h.batch_norm_backward(op.mode, x, x, x, norm, activ_desc=follows)
+    return 0
 
 
 def miopenFusionPlanGetWorkSpaceSize(handle, fusePlanDesc, algo):
@@ -629,7 +671,7 @@ def miopenFusionPlanGetWorkSpaceSize(handle, fusePlanDesc, algo):
     Returns
     -------
     int
-        Bytes; 0 where no solver of the algorithm takes it.
+        Bytes; 0 where no solver of the algorithm takes it, and without a convolution.
 
     Raises
     ------
@@ -642,6 +684,8 @@ def miopenFusionPlanGetWorkSpaceSize(handle, fusePlanDesc, algo):
     cdef FusionPlanDescriptor plan = _plan_of(fusePlanDesc)
     cdef int algorithm = _algorithm(algo)
     plan.require_supported()
+    if plan.is_norm():
+        return 0
     for candidate in _ranking.candidates(Survey(h, plan.problem(h, plan.input, None))):
         if candidate.solver.algorithm == algorithm:
             return candidate.workspace
@@ -702,7 +746,8 @@ def miopenFusionPlanConvolutionSetAlgo(fusePlanDesc, algo):
 cdef class OperatorArgs(Descriptor):
     """The buffers and numbers of a plan's operators (miopenOperatorArgs_t)."""
 
-    cdef dict given            # operator -> its buffers by slot, and numbers by place
+    cdef dict given            # operator -> its buffers by slot, and numbers by place; of batch norm and activations
+                               # that follow it what their functions take
 
     def __cinit__(self, *args):
         self.given = {}
@@ -812,10 +857,34 @@ def miopenSetOpArgsActivForward(args, activFwdOp, alpha, beta, activAlpha, activ
         For another operator, or what is no real number.
     """
     cdef FusionOperator op = _operator(activFwdOp, ACTIVATION, "activFwdOp")
+    cdef ActivationDescriptor activ = ActivationDescriptor(op.mode, activAlpha, activBeta, activGamma)
     _require_plain(alpha, beta)
-    _args_of(args).given[op] = {}, {FUSED_ALPHA: to_double(activAlpha, "activAlpha"),
-                                    FUSED_BETA: to_double(activBeta, "activBeta"),
-                                    FUSED_GAMMA: to_double(activGamma, "activGamma")}
+    _args_of(args).given[op] = {}, {FUSED_ALPHA: activ.alpha, FUSED_BETA: activ.beta, FUSED_GAMMA: activ.gamma}, activ
+
+
+def miopenSetOpArgsActivBackward(args, activBwdOp, alpha, beta, y, reserved, activAlpha, activBeta, activGamma):
+    """Set the numbers of the gradient of a plan's activation.
+
+    Parameters
+    ----------
+    args : OperatorArgs
+    activBwdOp : FusionOperator
+    alpha, beta : float or None
+        1 and 0.
+    y, reserved : object
+        Not looked at: what the activation gave is computed from batch norm's x anew.
+    activAlpha, activBeta, activGamma : float
+        As of miopenSetActivationDescriptor.
+
+    Raises
+    ------
+    BadParmError
+        For another operator, or what is no real number.
+    """
+    cdef FusionOperator op = _operator(activBwdOp, ACTIVATION_BACKWARD, "activBwdOp")
+    cdef ActivationDescriptor activ = ActivationDescriptor(op.mode, activAlpha, activBeta, activGamma)
+    _require_plain(alpha, beta)
+    _args_of(args).given[op] = {}, {}, activ
 
 
 def miopenSetOpArgsBatchNormInference(args, bnOp, alpha, beta, bnScale, bnBias, estimatedMean, estimatedVariance,
@@ -842,6 +911,113 @@ def miopenSetOpArgsBatchNormInference(args, bnOp, alpha, beta, bnScale, bnBias, 
                                 FUSED_VARIANCE: estimatedVariance}, {FUSED_EPSILON: to_double(epsilon, "epsilon")}
 
 
+def miopenSetOpArgsBatchNormForward(args, bnOp, alpha, beta, bnScale, bnBias, savedMean, savedInvVariance, runningMean,
+                                    runningVariance, expAvgFactor, epsilon):
+    """Set what a plan's batch norm takes, as in training.
+
+    Parameters
+    ----------
+    args : OperatorArgs
+    bnOp : FusionOperator
+    alpha, beta : float or None
+        1 and 0.
+    bnScale, bnBias : memory of the device
+    savedMean, savedInvVariance, runningMean, runningVariance : memory of the device, or None
+        Each two both or neither; the running ones where the operator keeps such.
+    expAvgFactor, epsilon : float
+        As of miopenBatchNormalizationForwardTraining.
+
+    Raises
+    ------
+    BadParmError
+        For another operator, other numbers, or running statistics that are missing, or none that the operator keeps.
+    """
+    cdef FusionOperator op = _operator(bnOp, NORM_TRAINING, "bnOp")
+    _require_plain(alpha, beta)
+    if (runningMean is not None or runningVariance is not None) != op.running:
+        raise BadParmError("running statistics", "runningMean, runningVariance", (runningMean, runningVariance),
+                           "two, as the operator keeps them" if op.running else "None: the operator keeps none")
+    _args_of(args).given[op] = (bnScale, bnBias, to_double(expAvgFactor, "expAvgFactor"), runningMean, runningVariance,
+                                to_double(epsilon, "epsilon"), savedMean, savedInvVariance)
+
+
+def miopenSetOpArgsBatchNormBackward(args, bnOp, alpha, beta, x, bnScale, bnBias, resultBnScaleDiff, resultBnBiasDiff,
+                                     savedMean, savedInvVariance):
+    """Set what the gradients of a plan's batch norm take.
+
+    Parameters
+    ----------
+    args : OperatorArgs
+    bnOp : FusionOperator
+    alpha, beta : float or None
+        1 and 0.
+    x : memory of the device
+        What batch norm read, which lies as the plan's input does.
+    bnScale, bnBias : memory of the device
+        bnBias may be None where no activation follows.
+    resultBnScaleDiff, resultBnBiasDiff : memory of the device
+    savedMean, savedInvVariance : memory of the device, or None
+        Both or neither; without them they are computed, with an epsilon of 1e-5.
+
+    Raises
+    ------
+    BadParmError
+        For another operator, or other numbers.
+    """
+    cdef FusionOperator op = _operator(bnOp, NORM_BACKWARD, "bnOp")
+    _require_plain(alpha, beta)
+    _args_of(args).given[op] = x, bnScale, bnBias, resultBnScaleDiff, resultBnBiasDiff, savedMean, savedInvVariance
+
+
+cdef double _EPSILON = 1e-5  # of batch norm's gradients, whose operator has none
+
+
+cdef object _given(OperatorArgs args, FusionOperator op):
+    try:
+        return args.given[op]
+    except KeyError:
+        raise BadParmError("an operator without arguments", "args", repr(op), "miopenSetOpArgs...") from None
+
+
+cdef int _execute_norm(object handle, FusionPlanDescriptor plan, object xd, object x, object yd, object y,
+                       OperatorArgs args) except -1:
+    """Batch norm with what follows, by its own functions."""
+    cdef FusionOperator op, follows = None
+    cdef TensorDescriptor d = TensorDescriptor()
+    cdef object activ = None
+    for op in plan.operators:
+        if op.kind == ACTIVATION or op.kind == ACTIVATION_BACKWARD:
+            activ = _given(args, op)[2]
+        else:
+            follows = op
+    op = follows
+    given = _given(args, op)
+    if op.kind == NORM:
+        buffers, numbers = given
+        miopenBatchNormForwardInferenceActivation(
+            handle, op.mode, 1.0, 0.0, xd, x, yd, y, op.descriptor, op.descriptor, op.descriptor, op.descriptor,
+            *buffers.values(), *numbers.values(), activ)
+        return 0
+    if plan.norm is None:
+        plan.norm = d
+        miopenDeriveBNTensorDescriptor(d, plan.input, op.mode)
+    d = plan.norm
+    if op.kind == NORM_TRAINING:
+        miopenBatchNormForwardTrainingActivation(handle, op.mode, 1.0, 0.0, xd, x, yd, y, d, d, d, d, *given, activ)
+        return 0
+    before, scale, bias, scale_diff, bias_diff, mean, inverse = given
+    miopenBatchNormBackwardActivation(
+        handle, op.mode, 1.0, 0.0, 1.0, 0.0, xd, before, xd, x, yd, y, d, d, d, d, scale, bias, scale_diff, bias_diff,
+        _EPSILON, mean, inverse, activ)
+    return 0
+
+
+cdef int _require_input(FusionPlanDescriptor plan, TensorDescriptor x) except -1:
+    if x.lens != plan.input.lens or x.dtype != plan.input.dtype:
+        raise BadParmError("lengths or type are not those of the plan's input", "inputDesc", x, plan.input)
+    return 0
+
+
 cdef tuple _SLOT_NAMES = ("input", "w", "output", "z", "bias", "bnScale", "bnBias", "estimatedMean",
                           "estimatedVariance")
 
@@ -849,8 +1025,10 @@ cdef tuple _SLOT_NAMES = ("input", "w", "output", "z", "bias", "bnScale", "bnBia
 def miopenExecuteFusionPlan(handle, fusePlanDesc, inputDesc, input, outputDesc, output, args):
     """Run a plan: its operators, one after the other, in the launches of its convolution where the solver can.
 
-    The formula is that of miopenConvolutionBiasActivationForward, with batch norm, (c + bias - mean) scale /
-    sqrt(variance + epsilon) + shift of the convolution c, before the activation.  Workspace is the handle's own.
+    Of a convolution the formula is that of miopenConvolutionBiasActivationForward, with batch norm, (c + bias - mean)
+    scale / sqrt(variance + epsilon) + shift of the convolution c, before the activation; workspace is the handle's own.
+    Batch norm alone is that of miopenBatchNormForwardInferenceActivation, ...TrainingActivation and
+    miopenBatchNormBackwardActivation, of which the plan's input is dy and its output dx.
 
     Parameters
     ----------
@@ -888,12 +1066,16 @@ def miopenExecuteFusionPlan(handle, fusePlanDesc, inputDesc, input, outputDesc, 
     cdef Invoker invoker
     cdef int slot
     cdef list names = ["input", "output"]
+    if not plan.operators or plan.is_norm():
+        plan.require_supported()
+        _require_input(plan, xd)
+        _execute_norm(h, plan, xd, input, yd, output, given)
+        return
     stamp[0], stamp[1], stamp[2] = plan.stamp, xd.stamp, yd.stamp
     invoker = recall(h, stamp, 3, number)
     if invoker is None:
         plan.require_supported()
-        if xd.lens != plan.input.lens or xd.dtype != plan.input.dtype:
-            raise BadParmError("lengths or type are not those of the plan's input", "inputDesc", xd, plan.input)
+        _require_input(plan, xd)
         problem = plan.problem(h, xd, yd)
         invoker = h.remember(stamp, 3, number, number, problem.data, problem.size)
         if invoker is None:
@@ -906,10 +1088,8 @@ def miopenExecuteFusionPlan(handle, fusePlanDesc, inputDesc, input, outputDesc, 
     data[0], data[1] = <PyObject*> input, <PyObject*> output
     call.count = 2
     for op in plan.operators:
-        try:
-            buffers, numbers = given.given[op]
-        except KeyError:
-            raise BadParmError("an operator without arguments", "args", repr(op), "miopenSetOpArgs...") from None
+        of_op = _given(given, op)
+        buffers, numbers = of_op[0], of_op[1]
         for place, value in (<dict> numbers).items():
             scalars[<int> place] = value
         for place, buffer in (<dict> buffers).items():

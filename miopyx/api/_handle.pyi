@@ -41,6 +41,20 @@ class Handle(_Handle):
         solution_id: int | None = None,
         workspace_limit: int | None = None,
     ) -> Plan: ...
+    def convolution_bias_activation_forward(
+        self,
+        x_desc: TensorDescriptor,
+        w_desc: TensorDescriptor,
+        conv_desc: ConvolutionDescriptor,
+        z_desc: TensorDescriptor | None,
+        bias_desc: TensorDescriptor | None,
+        activation_desc: ActivationDescriptor,
+        y_desc: TensorDescriptor,
+        solution_id: int | None = None,
+        workspace_limit: int | None = None,
+        norm_desc: TensorDescriptor | None = None,
+        epsilon: float = 1e-5,
+    ) -> Plan: ...
     def build_ahead(self, calls: Iterable[tuple[Any, ...]]) -> None: ...
     def activation_forward(
         self, activ_desc: ActivationDescriptor, x_desc: TensorDescriptor, y_desc: TensorDescriptor

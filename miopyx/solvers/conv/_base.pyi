@@ -1,6 +1,7 @@
 from miopyx._core import Offer, Solver
 
 class ConvOffer(Offer):
+    def one_store(self) -> bool: ...
     def terms(self) -> dict[str, float]: ...
 
 class ConvSolver(Solver):

@@ -82,8 +82,8 @@ cdef int _algorithm(object algo) except -2:
 
 
 def miopenConvolutionBiasActivationForward(handle, alpha1, xDesc, x, wDesc, w, convDesc, algo, workspace,
-                                           workspaceSizeInBytes, alpha2, zDesc, z, biasDesc, bias, activationDesc, yDesc,
-                                           y):
+                                           workspaceSizeInBytes, alpha2, zDesc, z, biasDesc, bias, activationDesc,
+                                           yDesc, y):
     """y = act(alpha1 conv(x, w) + alpha2 z + bias), by the launches of the convolution where its solver can.
 
     Sums, bias, z and activation are float32 (float64 for float64) and rounded once, when y is stored.  Solvers whose
@@ -343,7 +343,6 @@ cdef class FusionPlanDescriptor(Descriptor):
 
 cdef TensorDescriptor _output_of(ConvolutionDescriptor conv, TensorDescriptor x, TensorDescriptor w):
     """The packed output, channels last where x is so."""
-    cdef TensorDescriptor y
     lens = conv.output_lens(x, w)
     last = x.len[1] > 1 and x.stride[1] == 1
     strides, size = [0] * len(lens), 1
@@ -612,8 +611,8 @@ def miopenCompileFusionPlan(handle, fusePlanDesc):
     ----------
     handle : Handle
     fusePlanDesc : FusionPlanDescriptor
-        A convolution, then bias, batch norm inference and activation, each or none; or batch norm, inference or training,
-        then an activation or none; or batch norm's gradients, with an activation's or without.
+        A convolution, then bias, batch norm inference and activation, each or none; or batch norm, inference or
+        training, then an activation or none; or batch norm's gradients, with an activation's or without.
 
     Raises
     ------
@@ -746,8 +745,8 @@ def miopenFusionPlanConvolutionSetAlgo(fusePlanDesc, algo):
 cdef class OperatorArgs(Descriptor):
     """The buffers and numbers of a plan's operators (miopenOperatorArgs_t)."""
 
-    cdef dict given            # operator -> its buffers by slot, and numbers by place; of batch norm and activations
-                               # that follow it what their functions take
+    # operator -> its buffers by slot, and numbers by place; of batch norm's passes and activations what functions take
+    cdef dict given
 
     def __cinit__(self, *args):
         self.given = {}

@@ -10,8 +10,8 @@ from libc.string cimport memset
 from miopyx.values._args cimport checked_add, checked_mul
 from ._descriptors cimport as_convolution, as_tensor, is_ocp8
 from miopyx.values._types cimport (
-    MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_BFLOAT16, MX_FLOAT, MX_FLOAT8, MX_FORWARD, MX_FUSED_BIAS,
-    MX_FUSED_NORM, MX_FUSED_Z, MX_HALF, MX_INT8, MX_INT32, MX_SPATIAL, mx_fused, mx_tensor,
+    MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_BFLOAT16, MX_FLOAT, MX_FLOAT8, MX_FORWARD,
+    MX_FUSED_BIAS, MX_FUSED_NORM, MX_FUSED_Z, MX_HALF, MX_INT8, MX_INT32, MX_SPATIAL, mx_fused, mx_tensor,
 )
 
 from miopyx.values import config

@@ -11,7 +11,7 @@ from miopyx.values._integers cimport ceil_div
 from miopyx.solvers._tokens cimport real_token, type_token
 from ._epilogue cimport stores_fused, with_epilogue, workspace_with
 from miopyx.values._types cimport (
-    MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_E4M3, MX_E5M2, MX_FLOAT,
+    MX_AXES, MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_E4M3, MX_E5M2,
     MX_FLOAT8, MX_FORWARD, MX_HALF, MX_INT8, MX_INT32, mx_conv_problem, mx_tensor,
 )
 

@@ -17,7 +17,6 @@ from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_AXES, MX_DOUBLE, MX_FORWARD, MX_FUSED_BIAS, MX_FUSED_NORM, MX_FUSED_Z, mx_conv_problem, mx_tensor,
 )
-from ._base cimport spatial_size, vector_lanes
 from miopyx.solvers._tokens cimport real_token, type_token
 
 from miopyx.runtime import programs

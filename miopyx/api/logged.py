@@ -25,14 +25,27 @@ from miopyx.problem._pooling import PoolingDescriptor
 from miopyx.problem._softmax import SoftmaxDescriptor
 from miopyx.values import logs
 
-from . import _activation, _batchnorm, _convolution, _handle, _layernorm, _lrn, _pooling, _softmax, _tensor, _tensor_ops
+from . import (
+    _activation,
+    _batchnorm,
+    _convolution,
+    _handle,
+    _layernorm,
+    _lrn,
+    _pooling,
+    _reduce,
+    _softmax,
+    _tensor,
+    _tensor_ops,
+)
 from .commands import as_in_the_header, beyond, braces, builder, commented, layout
 
 if TYPE_CHECKING:
     from miopyx.runtime._buffers import _Data
 
 # The modules whose functions are printed.
-MODULES = (_convolution, _tensor, _tensor_ops, _pooling, _activation, _lrn, _batchnorm, _softmax, _layernorm)
+MODULES = (_convolution, _tensor, _tensor_ops, _pooling, _activation, _lrn, _batchnorm, _softmax, _layernorm,
+           _reduce)
 # Arguments that are lists of numbers and those that are memory; an array could be either.
 _LISTS = {"lens", "dimsA", "stridesA", "padA", "strideA", "dilationA", "adjA", "windowDimA"}
 _MEMORY = {

@@ -78,8 +78,10 @@ static inline void join_run(__global const STORAGE(A_TYPE) *p, long n, long step
 #if !DENSE
     for (long i = 0; i < n;) {
         const long end = min(n, i + BLOCK_TERMS);
-        for (; i < end; i++)
-            JOIN(SAME, j->one, j->one_at, get(p, i * step), (SAME)(flat + i * flat_step));
+        for (; i < end; i++) {
+            const ACC v = get(p, i * step);
+            JOIN(SAME, j->one, j->one_at, v, (SAME)(flat + i * flat_step));
+        }
 #if SUM
         ACC total = j->total.s0, rest = j->rest.s0;
         MX_TWO_SUM(ACC, total, rest, j->one);
@@ -129,8 +131,10 @@ static inline void join_run(__global const STORAGE(A_TYPE) *p, long n, long step
         const M place = fresh ? PLACE(n - VEC) : (M)NOWHERE;
         JOIN(M, b0, at0, w, place);
     } else
-        for (; i < n; i++)
-            JOIN(SAME, j->one, j->one_at, get(p, i), (SAME)(flat + i * flat_step));
+        for (; i < n; i++) {
+            const ACC v = get(p, i);
+            JOIN(SAME, j->one, j->one_at, v, (SAME)(flat + i * flat_step));
+        }
     j->best = b0;
     j->at = at0;
 #endif
@@ -242,7 +246,8 @@ KERNEL reduce_across(ARGUMENTS)
                     __global const STORAGE(A_TYPE) *p = a + start + k + mx_grid_offset(s.reduced, 0, of) + from * step;
                     const long flat = mx_grid_offset(s.reduced, 1, of) + from * flat_step;
                     for (long i = 0; i < n; i++) {
-                        JOIN(SAME, one, place, get(p, i * step), (SAME)(flat + i * flat_step));
+                        const ACC v = get(p, i * step);
+                        JOIN(SAME, one, place, v, (SAME)(flat + i * flat_step));
                         if (SUM && (++terms & (BLOCK_TERMS - 1)) == 0) {
                             MX_TWO_SUM(ACC, sum, left, one);
                             one = 0;

@@ -117,14 +117,14 @@ class Reduction:
         a = self.rows(self.a.view().astype(np.float64))
         want, index = (v.reshape(self.c_desc.lens) for v in reduced(self.op, a, self.nan))
         u, v = ROUNDOFF[self.dtypes[1]], ROUNDOFF["float64" if self.wide else "float32"]
-        result = alpha * want + (beta * old if beta else 0)
-        bound = bound_of(self.op, a, want.reshape(a.shape[:-1]), 0, v).reshape(self.c_desc.lens) * abs(alpha)
-        bound = bound + u * np.abs(result) + 4 * v * (np.abs(alpha * want) + np.abs(beta * old)) + 2.0**-25
-        if self.op in EXTREMES and (alpha, beta) == (1, 0):
-            bound = u * np.abs(result)
         got = c.values()
-        same = (got == result) | (np.isnan(got) & np.isnan(result))
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore"):  # infinities
+            result = alpha * want + (beta * old if beta else 0)
+            bound = bound_of(self.op, a, want.reshape(a.shape[:-1]), 0, v).reshape(self.c_desc.lens) * abs(alpha)
+            bound = bound + u * np.abs(result) + 4 * v * (np.abs(alpha * want) + np.abs(beta * old)) + 2.0**-25
+            if self.op in EXTREMES and (alpha, beta) == (1, 0):
+                bound = u * np.abs(result)
+            same = (got == result) | (np.isnan(got) & np.isnan(result))
             wrong = ~(same | (np.abs(got - result) <= bound))
         assert not wrong.any(), (f"{self}: {wrong.sum()} of {wrong.size} wrong, {got[wrong][:3]} for "
                                  f"{result[wrong][:3]}")

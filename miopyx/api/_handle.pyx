@@ -16,6 +16,7 @@ from ._layernorm import (
     plan_add_layer_norm_backward, plan_add_layer_norm_forward, plan_group_norm_backward, plan_group_norm_forward,
     plan_layer_norm_backward, plan_layer_norm_forward, plan_t5_layer_norm_backward, plan_t5_layer_norm_forward,
 )
+from ._dropout import plan_dropout_backward, plan_dropout_forward
 from ._reduce import plan_reduce_calculation, plan_reduce_extreme, plan_reduce_tensor
 from ._softmax import plan_softmax_backward, plan_softmax_forward
 from ._tensor_ops import (
@@ -486,6 +487,53 @@ class Handle(_Handle):
             As miopenReduceExtremeForward raises for descriptors that do not fit each other.
         """
         return plan_reduce_extreme(self, x_desc, y_desc, index_desc, dim, op)
+
+    def dropout_forward(self, dropout_desc, x_desc, y_desc, reserve=True):
+        """Return a prepared plan: ``plan(x, y, reserve, states)`` drops elements of x.
+
+        The probability is the descriptor's, the states are the plan's last buffer.
+
+        Parameters
+        ----------
+        dropout_desc : DropoutDescriptor
+            With use_mask the mask is read from `reserve`, and the plan takes no states.
+        x_desc, y_desc : TensorDescriptor
+            Equal lengths and types; y may be x.
+        reserve : bool
+            Whether the mask is kept; otherwise None stands for it among the buffers.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenDropoutForward raises for descriptors that do not fit each other.
+        """
+        return plan_dropout_forward(self, dropout_desc, x_desc, y_desc, reserve)
+
+    def dropout_backward(self, dropout_desc, dy_desc, dx_desc, reserve=True):
+        """Return a prepared plan: ``plan(dy, dx, reserve)`` computes dx from the mask of the forward pass.
+
+        Parameters
+        ----------
+        dropout_desc : DropoutDescriptor
+        dy_desc, dx_desc : TensorDescriptor
+            Equal lengths and types; dx may be dy.
+        reserve : bool
+            False: the mask is drawn again, from states that stayed as they were: ``plan(dy, dx, None, states)``.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenDropoutBackward raises for descriptors that do not fit each other.
+        """
+        return plan_dropout_backward(self, dropout_desc, dy_desc, dx_desc, reserve)
 
     def layer_norm_forward(self, x_desc, y_desc, normalized_dim, weight_desc=None, bias_desc=None, mean_desc=None,
                            rstd_desc=None):

@@ -29,7 +29,7 @@ def strides_of(lens: tuple[int, ...], layout: str) -> tuple[int, ...]:
     strides, step = [0] * len(lens), 2 if layout == "padded" else 1
     for axis in reversed(order):
         strides[axis] = step
-        step *= lens[axis]
+        step *= max(lens[axis], 1)
         if layout == "padded":
             step += 1
         elif layout.endswith("with gaps"):

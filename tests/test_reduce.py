@@ -354,3 +354,149 @@ def test_extremes(handle, gpu, on_gpu, pattern, rng, amount):
                           pattern, LAYOUTS[rng.integers(3)])
         for op in (1, 2, 3, 4):
             problem.extreme(op)
+
+
+# Descriptors, plans and refusals
+
+A, ROWS, COLUMNS = (TensorDescriptor("float32", lens) for lens in ((4, 6), (4, 1), (1, 6)))
+
+
+def test_descriptor():
+    desc = miopyx.miopenCreateReduceTensorDescriptor()
+    assert desc.op is None
+    with pytest.raises(BadParmError, match="never set"):
+        miopyx.miopenGetReduceTensorDescriptor(desc)
+    miopyx.miopenSetReduceTensorDescriptor(desc, 3, "float64", 1, 1, 0)
+    assert miopyx.miopenGetReduceTensorDescriptor(desc) == (3, miopyx.miopenDouble, 1, 1, 0)
+    for place, wrong in ((0, 9), (0, -1), (0, "xor"), (1, 77), (2, 2), (3, 2), (4, 4)):
+        given = [0, 1, 0, 0, 0]
+        given[place] = wrong
+        with pytest.raises(BadParmError):
+            miopyx.miopenSetReduceTensorDescriptor(desc, *given)
+    for kind in (1, 2, 3):
+        with pytest.raises(UnknownError, match="Only int32"):
+            miopyx.miopenSetReduceTensorDescriptor(desc, 3, 1, 0, 1, kind)
+        miopyx.miopenSetReduceTensorDescriptor(ReduceTensorDescriptor(), 3, 1, 0, 0, kind)
+    assert miopyx.miopenGetReduceTensorDescriptor(desc) == (3, miopyx.miopenDouble, 1, 1, 0)
+    miopyx.miopenDestroyReduceTensorDescriptor(desc)
+    miopyx.miopenDestroyReduceTensorDescriptor(None)
+    with pytest.raises(BadParmError):
+        miopyx.miopenGetReduceTensorDescriptor(desc)
+
+
+def reduce_call(handle, desc=None, a=A, c=ROWS, x=None, y=None, indices=None, size=0, workspace=None, space=0):
+    desc = ReduceTensorDescriptor(0) if desc is None else desc
+    x = np.zeros((4, 6), np.float32) if x is None else x
+    y = np.zeros((4, 1), np.float32) if y is None else y
+    miopyx.miopenReduceTensor(handle, desc, indices, size, workspace, space, 1, a, x, 0, c, y)
+
+
+def test_refusals(host):
+    extreme = ReduceTensorDescriptor(3, "float32", 0, 1)
+    places = np.zeros(4, np.int32)
+    for error, message, how in (
+        (BadParmError, "reduceTensorDesc", {"desc": A}),
+        (BadParmError, "never set", {"desc": ReduceTensorDescriptor()}),
+        (UnknownError, "no axis", {"c": A}),
+        (UnknownError, "neither 1", {"c": TensorDescriptor("float32", (4, 2))}),
+        (UnknownError, "ranks", {"c": TensorDescriptor("float32", (4,))}),
+        (UnknownError, "dimensions", {"a": TensorDescriptor("float32", (1,) * 6),
+                                      "c": TensorDescriptor("float32", (1,) * 6)}),
+        (MIOpenNotImplementedError, "data type", {"a": TensorDescriptor("int8", (4, 6))}),
+        (MIOpenNotImplementedError, "data type", {"c": TensorDescriptor("int32", (4, 1))}),
+        (MIOpenNotImplementedError, "reduceTensorCompType", {"desc": ReduceTensorDescriptor(0, "int32")}),
+        (UnknownError, "indices size", {"desc": extreme, "indices": places, "size": 15}),
+        (BadParmError, "indices", {"desc": extreme, "size": 16}),
+        (BadParmError, "indices", {"desc": extreme, "indices": places[:3], "size": 16}),
+        (BadParmError, "negative", {"size": -1}),
+        (BadParmError, "negative", {"space": -1}),
+        (BadParmError, "A", {"x": np.zeros((4, 5), np.float32)}),
+        (BadParmError, "C", {"y": np.zeros((4, 1), np.float16)}),
+    ):
+        with pytest.raises(error, match=message):
+            reduce_call(host, **how)
+    memory = np.zeros((4, 6), np.float32)
+    with pytest.raises(BadParmError, match="shares memory"):
+        reduce_call(host, x=memory, y=memory[:, :1], c=TensorDescriptor("float32", (4, 1), (6, 1)))
+    flat = np.zeros(64, np.float32)
+    with pytest.raises(BadParmError, match="shares memory"):
+        reduce_call(host, extreme, x=memory, y=flat[:4].reshape(4, 1), indices=flat[3:7].view(np.int32), size=16)
+    with pytest.raises(UnknownError):
+        miopyx.miopenGetReductionIndicesSize(host, extreme, A, A)
+    assert miopyx.miopenGetReductionIndicesSize(host, extreme, A, ROWS) == 16
+    assert miopyx.miopenGetReductionIndicesSize(host, ReduceTensorDescriptor(0, "float32", 0, 1), A, ROWS) == 0
+
+
+def test_workspace_too_small(opencl_handle):
+    desc, a, c = ReduceTensorDescriptor(0), TensorDescriptor("float32", (1 << 20,)), TensorDescriptor("float32", (1,))
+    size = miopyx.miopenGetReductionWorkspaceSize(opencl_handle, desc, a, c)
+    assert size > 0
+    x, y, space = (opencl_handle.upload(np.zeros(n, np.float32)) for n in (1 << 20, 1, size))
+    for given, what in ((space, size - 1), (None, 0)):
+        with pytest.raises(UnknownError, match="orkspace|orkSpace"):
+            miopyx.miopenReduceTensor(opencl_handle, desc, None, 0, given, what, 1, a, x, 0, c, y)
+
+
+def test_refusals_of_one_axis(host):
+    x, y = np.zeros((4, 6), np.float32), np.zeros(4, np.float32)
+    rest, places = TensorDescriptor("float32", (4,)), np.zeros(4, np.int32)
+    where = TensorDescriptor("int32", (4,))
+    for dim in (-1, 2, 5, 2**31 - 1):
+        with pytest.raises(BadParmError, match="dim"):
+            miopyx.miopenReduceCalculationForward(host, 0, None, 0, A, x, dim, 2, rest, y)
+        with pytest.raises(BadParmError, match="dim"):
+            miopyx.miopenReduceExtremeForward(host, A, x, dim, 3, rest, y, where, places)
+    for op in (0, 3, -1):
+        with pytest.raises(BadParmError, match="reduceCalculationOp"):
+            miopyx.miopenReduceCalculationForward(host, 0, None, 0, A, x, 1, op, rest, y)
+    for op in (0, 5):
+        with pytest.raises(BadParmError, match="reduceExtremeOp"):
+            miopyx.miopenReduceExtremeForward(host, A, x, 1, op, rest, y, where, places)
+    with pytest.raises(BadParmError, match="nanPropagation"):
+        miopyx.miopenReduceCalculationForward(host, 2, None, 0, A, x, 1, 2, rest, y)
+    for bad in (ROWS, COLUMNS, TensorDescriptor("float32", (6,)), TensorDescriptor("float16", (4,))):
+        with pytest.raises(BadParmError, match="reduceDesc"):
+            miopyx.miopenReduceCalculationForward(host, 0, None, 0, A, x, 1, 2, bad, y)
+        with pytest.raises(BadParmError, match="yDesc"):
+            miopyx.miopenReduceExtremeForward(host, A, x, 1, 3, bad, y, where, places)
+    for bad in (rest, TensorDescriptor("int32", (6,)), TensorDescriptor("int64", (4,)), None):
+        with pytest.raises(BadParmError, match="indiceDesc"):
+            miopyx.miopenReduceExtremeForward(host, A, x, 1, 1, None, None, bad, places)
+    with pytest.raises(BadParmError, match="no elements"):
+        miopyx.miopenReduceExtremeForward(host, TensorDescriptor("float32", (4, 0)), None, 1, 3, rest, y, where, places)
+    with pytest.raises(BadParmError, match="yDesc"):
+        miopyx.miopenReduceExtremeForward(host, A, x, 1, 3, None, None, where, places)
+    # One dimension becomes one element.
+    one, whole = TensorDescriptor("float32", (1,)), TensorDescriptor("float32", (4,))
+    miopyx.miopenReduceCalculationForward(host, 1, None, 0, whole, np.ones(4, np.float32), 0, "sum", one, y[:1])
+    assert y[0] == 4
+
+
+def test_the_old_result_is_not_read(handle, gpu, rng):
+    """C begins as NaN where beta is 0: every other test relies on that too."""
+    for where in (handle, gpu):
+        assert np.isfinite(Reduction(where, ADD, (40, 30), (1,), ("float32",) * 2, rng).run()[0].values()).all()
+
+
+def test_plans(handle, rng):
+    values = rng.standard_normal((4, 6)).astype(np.float32)
+    x, y, rest = handle.upload(values), handle.empty(ROWS), handle.empty((4,), "float32")
+    plan = handle.reduce_tensor(ReduceTensorDescriptor("mean"), A, ROWS)
+    assert plan.buffers == ("A", "C")
+    plan(x, y, alpha=2)
+    np.testing.assert_allclose(handle.download(y).ravel(), 2 * values.mean(1), rtol=1e-5, atol=1e-6)
+    places = handle.empty((4,), "int32")
+    plan = handle.reduce_tensor(ReduceTensorDescriptor("max", indices="flattened"), A, ROWS)
+    assert plan.buffers == ("A", "C", "indices")
+    plan(x, y, places)
+    np.testing.assert_array_equal(handle.download(places), values.argmax(1))
+    one = TensorDescriptor("float32", (4,))
+    handle.reduce_calculation(A, one, 1)(x, rest)
+    np.testing.assert_allclose(handle.download(rest), values.sum(1), rtol=1e-5, atol=1e-6)
+    where = TensorDescriptor("int32", (4,))
+    plan = handle.reduce_extreme(A, None, where, 1, "argmin")
+    assert plan.buffers == ("x", "indice")
+    plan(x, places)
+    np.testing.assert_array_equal(handle.download(places), values.argmin(1))
+    handle.reduce_extreme(A, one, where, 1, "min")(x, rest, places)
+    np.testing.assert_array_equal(handle.download(rest), values.min(1))

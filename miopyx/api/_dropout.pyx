@@ -224,7 +224,7 @@ cdef int _run(Signature signature, bint backward, object handle, object dropout_
     cdef arg_t[4] descriptors = [<arg_t> desc, <arg_t> noise, <arg_t> tensor, <arg_t> y_desc]
     cdef object states = desc.states_set
     cdef arg_t[4] buffers = [<arg_t> x, <arg_t> y, <arg_t> reserve, <arg_t> states]
-    cdef double[4] numbers
+    cdef double[4] numbers = [0, 0, 0, 0]
     cdef int64_t given = to_int64(size, "reserveSpaceSizeInBytes")
     desc.require_set()
     cdef int mask = _mask(desc, backward, reserve is not None)
@@ -233,7 +233,6 @@ cdef int _run(Signature signature, bint backward, object handle, object dropout_
     if mask != DROPOUT_DRAWN and given < tensor.elements:
         raise UnknownError("Insufficient reservespace size", "reserveSpaceSizeInBytes", given,
                            f">= {tensor.elements}")
-    desc.scalars(numbers)
     return signature.run(handle, descriptors, buffers, numbers, mask,
                          (NO_MASK if mask == DROPOUT_DRAWN else 0) | (NO_STATES if mask == DROPOUT_GIVEN else 0))
 
@@ -303,11 +302,9 @@ cdef Plan _plan(Signature signature, bint backward, object handle, object dropou
     cdef DropoutDescriptor desc = as_dropout(dropout_desc, "dropout_desc")
     desc.require_set()
     cdef int mask = _mask(desc, backward, to_flag(reserve, "reserve"))
-    cdef Plan plan = signature.plan(
+    return signature.plan(
         handle, (desc, x_desc, x_desc, y_desc), mask,
         (NO_MASK if mask == DROPOUT_DRAWN else 0) | (NO_STATES if mask == DROPOUT_GIVEN else 0))
-    desc.scalars(plan.default)
-    return plan
 
 
 def plan_dropout_forward(handle, dropout_desc, x_desc, y_desc, reserve):

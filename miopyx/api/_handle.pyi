@@ -108,6 +108,39 @@ class Handle(_Handle):
         algorithm: miopenSoftmaxAlgorithm_t | _Int = 1,
         mode: miopenSoftmaxMode_t | _Int = 1,
     ) -> Plan: ...
+    def reduce_tensor(
+        self, reduce_desc: ReduceTensorDescriptor, a_desc: TensorDescriptor, c_desc: TensorDescriptor
+    ) -> Plan: ...
+    def reduce_calculation(
+        self,
+        x_desc: TensorDescriptor,
+        y_desc: TensorDescriptor,
+        dim: _Int,
+        op: miopenReduceCalculationOp_t | _Int | str = "sum",
+        nan_propagation: miopenReduceCalculationNanPropagation_t | _Int | str = "propagate",
+    ) -> Plan: ...
+    def reduce_extreme(
+        self,
+        x_desc: TensorDescriptor,
+        y_desc: TensorDescriptor | None,
+        index_desc: TensorDescriptor,
+        dim: _Int,
+        op: miopenReduceExtremeOp_t | _Int | str,
+    ) -> Plan: ...
+    def dropout_forward(
+        self,
+        dropout_desc: DropoutDescriptor,
+        x_desc: TensorDescriptor,
+        y_desc: TensorDescriptor,
+        reserve: bool | _Int = True,
+    ) -> Plan: ...
+    def dropout_backward(
+        self,
+        dropout_desc: DropoutDescriptor,
+        dy_desc: TensorDescriptor,
+        dx_desc: TensorDescriptor,
+        reserve: bool | _Int = True,
+    ) -> Plan: ...
     def layer_norm_forward(
         self,
         x_desc: TensorDescriptor,

@@ -491,7 +491,7 @@ class Handle(_Handle):
     def dropout_forward(self, dropout_desc, x_desc, y_desc, reserve=True):
         """Return a prepared plan: ``plan(x, y, reserve, states)`` drops elements of x.
 
-        The probability is the descriptor's, the states are the plan's last buffer.
+        The states are the plan's last buffer.
 
         Parameters
         ----------

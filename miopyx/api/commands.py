@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
+from miopyx import enums
 from miopyx.problem._descriptors import TensorDescriptor
 
 _SUFFIX = {"float32": "", "float16": "fp16", "bfloat16": "bfp16", "float64": "fp64"}
@@ -248,6 +249,59 @@ def _batchnorm(name: str, given: Given) -> Finish:
     return finish
 
 
+def _member(enumeration: str, value: Any) -> int:
+    """Return the number of an enumeration's member, which plans take by name, too."""
+    number = enums.number_of(enumeration, value) if isinstance(value, str) else int(value)
+    if number is None:
+        raise KeyError(value)
+    return number
+
+
+def _reduction(name: str, given: Given) -> Finish:
+    """The command of any of the three; of a tensor with gaps a remark says its strides."""
+    plan = not name.startswith("miopen")
+    source, result = (given.get(f"{role}Desc") for role in (("a", "c") if "ensor" in name else ("x", "y")))
+    tensors = {"a": source, "c": result} if "ensor" in name else {"x": source}
+    if result is not None and "ensor" in name and result.dtype != source.dtype:
+        raise KeyError(result.dtype)
+    comments = [f"strides of {role} {braces(desc.strides)}" for role, desc in tensors.items() if not _dense(desc)]
+    if "ensor" in name:
+        desc = given["reduceDesc" if plan else "reduceTensorDesc"]
+        axes = ",".join(str(i) for i, n in enumerate(result.lens) if n == 1)
+        command = (f"{_operation('reduce', source)} -D {','.join(map(str, source.lens))} -R {axes} -O {int(desc.op)} "
+                   f"-C {int(desc.comp_type)} -N {int(desc.nan_propagation)} -I {int(desc.indices)}")
+        return lambda numbers: commented(
+            f"{command} -A {scalar(numbers.get('alpha', 1))} -B {scalar(numbers.get('beta', 0))} -t 1", comments)
+    kind = "Calculation" if "alculation" in name else "Extreme"
+    op = _member(f"miopenReduce{kind}Op_t", given["op" if plan else f"reduce{kind}Op"])
+    command = (f"{_operation(f'reduce{kind.lower()}', source)} -X {'x'.join(map(str, source.lens))} "
+               f"-R {int(given['dim'])} -O {op}")
+    if kind == "Calculation":
+        nan = _member("miopenReduceCalculationNanPropagation_t", given["nanPropagation"])
+        command += f" -N {nan}"
+    return lambda numbers: commented(f"{command} -t 1", comments)
+
+
+def _dense(desc: TensorDescriptor) -> bool:
+    """Whether a tensor has no gaps and the last axis runs fastest."""
+    step, dense = 1, True
+    for n, stride in zip(reversed(desc.lens), reversed(desc.strides), strict=True):
+        dense = dense and (n == 1 or stride == step)
+        step *= n
+    return dense
+
+
+def _dropout(name: str, given: Given) -> Finish:
+    forward = _is_forward(name)
+    desc, roles = given["dropoutDesc"], ("x", "y") if forward else ("dy", "dx")
+    tensors = _by_role(given, *roles)
+    x = tensors[roles[0]]
+    comments = [f"strides of {role} {braces(t.strides)}" for role, t in tensors.items() if not _dense(t)]
+    command = (f"{_operation('dropout', x)} -F {1 if forward else 2} -d {','.join(map(str, x.lens))} "
+               f"-p {scalar(desc.dropout)} -l {desc.seed & 0xFFFFFFFF} -m {desc.seed >> 32} -e {int(desc.use_mask)}")
+    return lambda numbers: commented(f"{command} -t 1", comments)
+
+
 _TENSOR_OPS = {"miopenSetTensor": 0, "set_tensor": 0, "miopenScaleTensor": 1, "scale_tensor": 1}
 
 
@@ -279,6 +333,8 @@ _BUILDERS: tuple[tuple[re.Pattern[str], Callable[[str, Given], Finish]], ...] = 
         (r"miopenPooling(Forward|Backward)|pooling_(forward|backward)", _pooling),
         (r"miopenActivation(Forward|Backward)|activation_(forward|backward)", _activation),
         (r"miopenLRN(Forward|Backward)|lrn_(forward|backward)", _lrn),
+        (r"miopenReduce(Tensor|(Calculation|Extreme)Forward)|reduce_(tensor|calculation|extreme)", _reduction),
+        (r"miopenDropout(Forward|Backward)|dropout_(forward|backward)", _dropout),
         (r"miopenSoftmax(Forward|Backward)(_V2)?|softmax_(forward|backward)", _softmax),
         (r"miopen((Add|T5)?Layer|Group)Norm(Forward|Backward)|((add_|t5_)?layer|group)_norm_(forward|backward)", _norm),
         (r"miopenBatchNormalization(Forward(Training|Inference)|Backward)(_V2)?|"

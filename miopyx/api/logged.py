@@ -110,13 +110,13 @@ def _softmax_text(desc: SoftmaxDescriptor) -> str:
 
 def _reduce_text(desc: ReduceTensorDescriptor) -> str:
     if desc.op is None:
-        return ""
+        return "never set, "
     return ", ".join([desc.op.name, desc.comp_type.name, desc.nan_propagation.name, desc.indices.name, ""])
 
 
 def _dropout_text(desc: DropoutDescriptor) -> str:
     if desc.dropout is None:
-        return ""
+        return "never set, "
     return ", ".join([*map(_scalar, (desc.dropout, desc.seed, desc.use_mask, desc.state_evo)), ""])
 
 

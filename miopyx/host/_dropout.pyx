@@ -14,7 +14,7 @@ from ._pool cimport TASKS, acquire_threads, default_arithmetic, release_threads,
 from miopyx.values._types cimport MX_AXES, mx_dropout_problem, mx_grid
 from miopyx.problem._dropout cimport (
     DROPOUT_GIVEN, DROPOUT_KEPT, DROPOUT_MASK, DROPOUT_PLACES, DROPOUT_STATES, DROPOUT_X, DROPOUT_Y,
-    walk_dropout,
+    least_of, scale_of, walk_dropout,
 )
 
 cdef enum:
@@ -90,7 +90,7 @@ cdef int host_dropout(const void* problem, void** slots, const double* scalars, 
     cdef int width
     cdef int64_t place
     d.p, d.x, d.y, d.mask = p, <char*> slots[DROPOUT_X], <char*> slots[DROPOUT_Y], <uint8_t*> slots[DROPOUT_MASK]
-    d.least, d.scale, d.seed, d.masks = <uint32_t> scalars[0], scalars[1], 0, 0
+    d.least, d.scale, d.seed, d.masks = <uint32_t> least_of(p.p), scale_of(p.p), 0, 0
     if p.mask != DROPOUT_GIVEN:
         d.seed, d.masks = states[0], states[1] - states[0]
     walk_dropout(p, &d.grid)

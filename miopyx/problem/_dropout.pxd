@@ -35,7 +35,6 @@ cdef class DropoutDescriptor(Descriptor):
     cdef int set(self, object p, object states, object size, object seed, object use_mask, object state_evo,
                  object rng_mode) except -1
     cdef int require_set(self) except -1
-    cdef int scalars(self, double* numbers) noexcept
 
 
 cdef class DropoutProblem(Problem):
@@ -45,6 +44,16 @@ cdef class DropoutProblem(Problem):
 cdef DropoutProblem states_problem()
 cdef DropoutProblem dropout_problem(int what, int mask, DropoutDescriptor desc, TensorDescriptor noise,
                                     TensorDescriptor x, TensorDescriptor y, str style)
+
+cdef inline int64_t least_of(double p) noexcept nogil:
+    """The least random number of 24 bits that lets an element stay."""
+    return <int64_t> (p * 16777216.0)
+
+
+cdef inline double scale_of(double p) noexcept nogil:
+    return 1 / (1 - p) if p < 1 else 0
+
+
 # The elements in the order of their axes; tensors: their number, x, y.
 cdef int walk_dropout(const mx_dropout_problem* p, mx_grid* grid) noexcept nogil
 

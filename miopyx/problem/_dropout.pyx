@@ -1,6 +1,5 @@
 """Dropout: its descriptor and its problems."""
 
-from libc.math cimport floor
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
 
@@ -19,7 +18,6 @@ from miopyx import enums
 from miopyx.errors import BadParmError, MIOpenNotImplementedError, UnknownError
 
 cdef tuple TYPES = (MX_HALF, MX_FLOAT, MX_BFLOAT16, MX_DOUBLE)
-cdef double STEPS = 16777216.0  # 2^24: a random number has so many values
 
 
 def _set(DropoutDescriptor desc, p, states, size, seed, use_mask, state_evo, rng_mode):
@@ -102,12 +100,6 @@ cdef class DropoutDescriptor(Descriptor):
             raise BadParmError("dropout descriptor that was never set", "dropoutDesc", self, "a set descriptor")
         return 0
 
-    cdef int scalars(self, double* numbers) noexcept:
-        """The least random number of 24 bits that keeps an element, and what it is multiplied by."""
-        numbers[0], numbers[1] = floor(self.p * STEPS), 0 if self.p == 1 else 1 / (1 - <double> self.p)
-        numbers[2] = numbers[3] = 0
-        return 0
-
     @property
     def dropout(self):
         """The probability, a float32, None until set."""
@@ -182,6 +174,7 @@ cdef DropoutProblem dropout_problem(int what, int mask, DropoutDescriptor desc, 
                                         "float16, bfloat16, float32 or float64")
     require_no_overlap(y, y_name)
     p.what, p.mask, p.evolves = what, mask, not back and mask != DROPOUT_GIVEN and desc.evo_set
+    p.p = desc.p
     fill_tensor(&p.x, x)
     fill_tensor(&p.y, y)
     problem.hold(DROPOUT_X, &p.x, x.ndim)

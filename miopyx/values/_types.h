@@ -113,6 +113,7 @@ typedef struct {
     int64_t what;              /* MX_DROPOUT_... */
     int64_t mask;              /* DROPOUT_..., problem/_dropout.pxd */
     int64_t evolves;           /* the states count this call */
+    double p;                  /* the probability that an element is dropped */
     mx_tensor x, y;            /* dy and dx backward */
 } mx_dropout_problem;
 

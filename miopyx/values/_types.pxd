@@ -144,4 +144,5 @@ cdef extern from "miopyx/values/_types.h" nogil:
         int64_t what
         int64_t mask
         int64_t evolves
+        double p
         mx_tensor x, y

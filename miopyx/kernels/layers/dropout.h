@@ -35,7 +35,7 @@
 
 #define ARGUMENTS                                                                                               \
     __global const STORAGE(T) *x, long x_offset, __global STORAGE(T) *y, long y_offset, __global uchar *mask,   \
-        long mask_offset, __global ulong *states, long states_offset, const mx_dropout s, const float least_real, \
+        long mask_offset, __global ulong *states, long states_offset, const mx_dropout s, const int least_stay, \
         const SCALAR scale
 #define OFFSETS x += x_offset, y += y_offset, mask += mask_offset, states += states_offset
 

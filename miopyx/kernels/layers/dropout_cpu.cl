@@ -46,7 +46,7 @@ KERNEL dropout_apply(ARGUMENTS)
     OFFSETS;
     const long me = get_group_id(0), groups = get_num_groups(0), blocks = (s.count + BLOCK - 1) / BLOCK;
     const long row = s.g.len[4], x_step = s.g.stride[1][4], y_step = s.g.stride[2][4];
-    const uint least = (uint)least_real;
+    const uint least = (uint)least_stay;
 #if DRAWS
     const ulong seed = states[2 * me], masks = states[2 * me + 1] - seed;
 #if EVOLVES

@@ -34,7 +34,7 @@ KERNEL dropout_apply(ARGUMENTS)
     OFFSETS;
     const long me = get_group_id(0), groups = get_num_groups(0);
     const int item = (int)get_local_id(0);
-    const uint least = (uint)least_real;
+    const uint least = (uint)least_stay;
     const long vectors = (s.count + VEC - 1) / VEC;
     const bool aligned = MX_ALIGNED(x) && MX_ALIGNED(y), mask_aligned = (ulong)mask % VEC == 0;
 #if DRAWS

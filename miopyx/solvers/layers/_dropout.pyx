@@ -10,7 +10,7 @@ from miopyx.host._dropout cimport host_dropout, host_states
 from miopyx.values._types cimport MX_AXES, MX_DOUBLE, MX_DROPOUT_STATES, mx_dropout_problem, mx_grid
 from miopyx.problem._dropout cimport (
     DROPOUT_DRAWN, DROPOUT_GIVEN, DROPOUT_MASK, DROPOUT_PLACES, DROPOUT_STATES, DROPOUT_X, DROPOUT_Y, DropoutProblem,
-    walk_dropout,
+    least_of, scale_of, walk_dropout,
 )
 from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div
 
@@ -87,6 +87,6 @@ cdef class OpenCLDropout(OpenCLLayer):
             x, Arg.slot_of(DROPOUT_Y, size),
             Arg.slot_of(DROPOUT_MASK, 1) if p.mask != DROPOUT_DRAWN else x,
             Arg.slot_of(DROPOUT_STATES, 8) if p.mask != DROPOUT_GIVEN else x,
-            struct_arg(&s, sizeof(s)), Arg.scalar_of(0, False), Arg.scalar_of(1, wide),
+            struct_arg(&s, sizeof(s)), Arg.int32(least_of(p.p)), Arg.real(scale_of(p.p), wide),
         )
         return Solution([Step(KernelSpec(file, "dropout_apply", **defines), args, (groups * local,), (local,))])

@@ -7,6 +7,7 @@ from libc.stdint cimport int64_t
 
 from miopyx.engine._binding cimport workspace_bytes
 from miopyx.engine._handle cimport Handle
+from miopyx.engine._plan cimport Plan
 from miopyx.values._args cimport raise_unknown, to_double, to_int, to_int64, to_member
 from miopyx.problem._descriptors cimport as_tensor
 from miopyx.values._types cimport MX_REDUCE
@@ -398,10 +399,16 @@ def plan_reduce_tensor(handle, reduce_desc, a_desc, c_desc):
     return _TENSOR.plan(handle, (desc, a_desc, c_desc), 0, 0 if desc.wants_indices() else NO_INDICES)
 
 
+cdef Plan _unscaled(Plan plan):
+    """A plan that takes no alpha: it is 1."""
+    plan.default[0] = 1
+    return plan
+
+
 def plan_reduce_calculation(handle, x_desc, y_desc, dim, op, nan_propagation):
     """Body of Handle.reduce_calculation."""
-    return _CALCULATION.plan(handle, (x_desc, y_desc),
-                             _calculation_flags(dim, op, nan_propagation, "op", "nan_propagation"), 0)
+    return _unscaled(_CALCULATION.plan(handle, (x_desc, y_desc), _calculation_flags(
+        dim, op, nan_propagation, "op", "nan_propagation"), 0))
 
 
 def plan_reduce_extreme(handle, x_desc, y_desc, index_desc, dim, op):
@@ -409,7 +416,7 @@ def plan_reduce_extreme(handle, x_desc, y_desc, index_desc, dim, op):
     cdef int flags = _extreme_flags(dim, op, "op")
     if flags & WITHOUT_Y:
         return _INDICES.plan(handle, (x_desc, index_desc), flags, 0)
-    return _EXTREME.plan(handle, (x_desc, y_desc, index_desc), flags, 0)
+    return _unscaled(_EXTREME.plan(handle, (x_desc, y_desc, index_desc), flags, 0))
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

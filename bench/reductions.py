@@ -63,16 +63,17 @@ def torchs(op, axes, x):
 def dropouts(handle, lens, dtype, values):
     """Return calls of forward and backward."""
     x = TensorDescriptor(dtype, lens)
-    states = handle.upload(np.zeros(miopyx.miopenDropoutGetStatesSize(handle), np.uint8))
+    size = miopyx.miopenDropoutGetStatesSize(handle)
+    states = handle.upload(np.zeros(size, np.uint8))
     desc = DropoutDescriptor()
-    miopyx.miopenSetDropoutDescriptor(desc, handle, 0.5, states, states.nbytes, 1, False, True, 0)
+    miopyx.miopenSetDropoutDescriptor(desc, handle, 0.5, states, size, 1, False, True, 0)
     forward, backward = handle.dropout_forward(desc, x, x), handle.dropout_backward(desc, x, x)
     data, y, dx = handle.upload(bits(values, dtype)), handle.empty(x), handle.empty(x)
     mask = handle.empty((int(np.prod(lens)),), "int8")
     return (lambda: forward(data, y, mask, states)), (lambda: backward(y, dx, mask))
 
 
-def medians(calls, wait, rounds, seconds=0.02):
+def medians(calls, wait, rounds, seconds=0.02, statistic=statistics.median):
     """Return the median microseconds of each call; the calls take turns."""
     counts, times = [], [[] for _ in calls]
     for call in calls:
@@ -89,7 +90,7 @@ def medians(calls, wait, rounds, seconds=0.02):
                 call()
             wait()
             found.append((perf_counter() - began) / count * 1e6)
-    return [statistics.median(found) for found in times]
+    return [statistic(found) for found in times]
 
 
 def show(name, lens, axes, dtype, times, nbytes, copy):
@@ -106,6 +107,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="")
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--least", action="store_true", help="the least of many short runs: for a busy machine")
     parser.add_argument("--only", default="", help="part of a line's name")
     options = parser.parse_args()
     with miopyx.Handle(options.device or None) as handle:
@@ -114,6 +116,7 @@ def main():
         except ImportError:
             torch = None
         gpu = options.device.startswith("cuda")
+        how = {"seconds": 0.004, "statistic": min} if options.least else {}
         if torch is not None and not gpu:
             torch.set_num_threads(handle.device.compute_units)
 
@@ -141,7 +144,7 @@ def main():
                     calls.append(lambda compiled=compiled, x=x: compiled(x))
             size = 4 if dtype == "float32" else 2
             result = int(np.prod([n for i, n in enumerate(lens) if i not in axes]))
-            show(op, lens, axes, dtype, medians(calls, wait, options.rounds), values.size * size + result * size,
+            show(op, lens, axes, dtype, medians(calls, wait, options.rounds, **how), values.size * size + result * size,
                  copy_rate(lens, dtype) if gpu else 0)
         for lens, dtype in DROPOUTS:
             if options.only not in f"dropout {dtype}":
@@ -156,7 +159,7 @@ def main():
                 theirs = [[lambda x=x: torch.ops.aten.native_dropout(x, 0.5, True)],
                           [lambda x=x, mask=mask: torch.ops.aten.native_dropout_backward(x, mask, 2.0)]]
             for name, call, other in (("dropout", forward, theirs[0]), ("backward", backward, theirs[1])):
-                show(name, lens, (), dtype, medians([call, *other], wait, options.rounds), nbytes,
+                show(name, lens, (), dtype, medians([call, *other], wait, options.rounds, **how), nbytes,
                      copy_rate(lens, dtype) if gpu else 0)
 
 

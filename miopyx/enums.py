@@ -383,10 +383,12 @@ _ABOUT = {
     "miopenReduceTensorOp_t": "What miopenReduceTensor does; its documentation has the formulas.",
     "miopenReduceTensorIndices_t": "Whether miopenReduceTensor says, too, which element a minimum or maximum is.",
     "miopenIndicesType_t": "The type of miopenReduceTensor's indices; it takes 32 bits alone.",
-    "miopenReduceCalculationNanPropagation_t": "Whether a sum or product that has a NaN is NaN, or that of the other elements.",
+    "miopenReduceCalculationNanPropagation_t": """Whether a sum or product that has a NaN is NaN, or that of the other
+    elements.""",
     "miopenReduceCalculationOp_t": "What miopenReduceCalculationForward does.",
-    "miopenReduceExtremeOp_t": "What miopenReduceExtremeForward finds: the index (ARG...), or the number and its index.",
-    "miopenRNGType_t": "What dropout's masks come from; the one member stands for Philox 4x32-10 here.",
+    "miopenReduceExtremeOp_t": """What miopenReduceExtremeForward finds: the index (ARG...), or the number and its
+    index.""",
+    "miopenRNGType_t": "What dropout's masks come from; the one member stands for Philox 4x32-10.",
     "miopenProblemDirection_t": "The direction of a problem.",
     "miopenFindResultsOrder_t": "How Find's results are sorted.",
     "miopenTensorArgumentId_t": "Which argument of a problem a tensor or a number is.",

@@ -5,11 +5,21 @@ import pyopencl
 
 from miopyx.engine._handle import Handle as _Handle
 from miopyx.engine._plan import Plan
-from miopyx.enums import miopenBatchNormMode_t, miopenSoftmaxAlgorithm_t, miopenSoftmaxMode_t, miopenTensorOp_t
+from miopyx.enums import (
+    miopenBatchNormMode_t,
+    miopenReduceCalculationNanPropagation_t,
+    miopenReduceCalculationOp_t,
+    miopenReduceExtremeOp_t,
+    miopenSoftmaxAlgorithm_t,
+    miopenSoftmaxMode_t,
+    miopenTensorOp_t,
+)
 from miopyx.problem._activation import ActivationDescriptor
 from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, _Int
+from miopyx.problem._dropout import DropoutDescriptor
 from miopyx.problem._lrn import LRNDescriptor
 from miopyx.problem._pooling import PoolingDescriptor
+from miopyx.problem._reduce import ReduceTensorDescriptor
 
 VERSION: Final[tuple[int, int, int]]
 

@@ -66,7 +66,8 @@ cdef void dropout_task(void* context, int64_t task, int worker) noexcept nogil:
     for unit in range(task * units // d.tasks, (task + 1) * units // d.tasks):
         line, first = unit // d.pieces, unit % d.pieces * PIECE
         n = at_most(PIECE, g.len[LAST] - first)
-        kernels.load_row(d.x, d.p.x.type, grid_offset(g, 1, line) + first * g.stride[1][LAST], g.stride[1][LAST], row, n)
+        kernels.load_row(d.x, d.p.x.type, grid_offset(g, 1, line) + first * g.stride[1][LAST], g.stride[1][LAST], row,
+                         n)
         number = line * g.len[LAST] + first
         for i in range(n):
             if d.p.mask == DROPOUT_GIVEN:

@@ -9,11 +9,11 @@ from miopyx._core cimport (
 from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._grid cimport grid_lines
 from miopyx.host._reduce cimport host_reduce
-from miopyx.values._types cimport MX_AXES, MX_FLOAT, mx_grid, mx_reduce_problem, mx_tensor
+from miopyx.values._types cimport MX_AXES, mx_grid, mx_reduce_problem, mx_tensor
 from miopyx.problem._reduce cimport (
     REDUCE_A, REDUCE_C, REDUCE_INDEX, ReduceProblem, has, split_reduction,
 )
-from ._common cimport NO_ALGORITHM, TOKENS, HostLayer, OpenCLLayer, ceil_div
+from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div
 
 cdef extern from "layers/reduce_args.h":
     ctypedef struct mx_reduce:
@@ -99,7 +99,8 @@ cdef Solution _on_cpu(Device dev, const mx_reduce_problem* p, mx_reduce* s):
         defines.update(WHAT=ALONG, DENSE=int(s.reduced.stride[0][LAST] == 1))
     _cut(s, 1, 1)
     if units < groups:
-        _cut(s, min(ceil_div(groups, units), max(1, s.length * (s.block if across else 1) // PART)), 8 if across else 64)
+        _cut(s, min(ceil_div(groups, units), max(1, s.length * (s.block if across else 1) // PART)),
+             8 if across else 64)
     defines["WHOLE"] = int(s.parts == 1)
     groups = max(1, min(groups, units * s.parts))
     steps = [_step("cpu", "reduce_across" if across else "reduce_along", p, s, defines, groups, 1)]

@@ -182,8 +182,8 @@ class ReduceTensor(Reduction):
         size = miopyx.miopenGetReductionWorkspaceSize(handle, self.reduce_desc, self.desc, self.c_desc)
         indices = miopyx.miopenGetReductionIndicesSize(handle, self.reduce_desc, self.desc, self.c_desc)
         alpha, beta = self.scalars
-        miopyx.miopenReduceTensor(handle, self.reduce_desc, m.get("index"), indices, self._workspace(handle, size), size,
-                                  alpha, self.desc, m["x"], beta, self.c_desc, m["y"])
+        miopyx.miopenReduceTensor(handle, self.reduce_desc, m.get("index"), indices, self._workspace(handle, size),
+                                  size, alpha, self.desc, m["x"], beta, self.c_desc, m["y"])
 
     def _mixed(self, result: Array, m: Mapping[str, Doubles]) -> Array:
         alpha, beta = self.scalars

@@ -121,7 +121,8 @@ def test_defaults_are_miopendrivers(operation, defaults):
     "pool -z full", "pool -r 1", "pool -W 1x1x8x8 -z same -y 2", "pool -w 1", "activ -m 10", "activ -A x",
     "activ -A nan", "activ --layout NCHWc4", "lrn -m cross_channel", "lrn -m 1", "bnorm -F 3", "bnorm -A 2",
     "bnorm -F 1 -b 1", "softmax -a 3", "tensorop -o 6", "tensorop --b_lens 1x", "tensorop -v inf",
-    "layernorm -m 2", "layernorm -o 6", "t5layernorm -m 1", "groupnorm -g 0", "groupnorm --layout NHWC", "reduce -R 4", "reduce -R 0,0", "reduce -D 4x5", "reduce -O 9", "reduceextreme -O 0",
+    "layernorm -m 2", "layernorm -o 6", "t5layernorm -m 1", "groupnorm -g 0", "groupnorm --layout NHWC",
+    "reduce -R 4", "reduce -R 0,0", "reduce -D 4x5", "reduce -O 9", "reduceextreme -O 0",
     "reducecalculation -R 3", "dropout -d 4x5", "dropout -f 1", "dropout -l -1",
     "conv -W 1x1x2x2", "poolint8",
 ])

@@ -2,8 +2,8 @@
 """Reductions on the host, in float64.
 
 A task has a block of neighbouring elements of c and a part of what becomes one of them.  It reads along the axis that
-is denser in memory: a piece of the reduced elements at a time, or a row of as many elements as the block has.  The parts'
-results are joined in their order; which parts there are depends on the problem alone.
+is denser in memory: a piece of the reduced elements at a time, or a row of as many elements as the block has.  The
+parts' results are joined in their order; which parts there are depends on the problem alone.
 """
 
 from libc.math cimport INFINITY, fabs, sqrt

@@ -64,6 +64,7 @@ KERNEL dropout_apply(ARGUMENTS)
         draw((ulong)i, seed, masks, least, keep);
 #endif
         if (i + BLOCK == last && from + BLOCK <= row && x_step == 1 && y_step == 1) {
+            const bool streams = STREAM && BEFORE_STREAM(y + y_row + from) == 0;
             __attribute__((opencl_unroll_hint(4))) for (int k = 0; k < 4; k++)
             {
                 const V v = GET(x, x_row + from + k * VEC);
@@ -73,7 +74,10 @@ KERNEL dropout_apply(ARGUMENTS)
                 const int16 stays = convert_int16(vload16(0, mask + i + k * VEC)) != 0;
 #endif
                 const V w = CHOICE(stays) ? v * (ACC)scale : (V)0;
-                VSTORE(T)(y, y_row + from + k * VEC, w);
+                if (streams)
+                    VSTREAM(T)(y, y_row + from + k * VEC, w);
+                else
+                    VSTORE(T)(y, y_row + from + k * VEC, w);
 #if MASKS == 1
                 vstore16(convert_uchar16(stays & 1), 0, mask + i + k * VEC);
 #endif

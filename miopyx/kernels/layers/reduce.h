@@ -128,41 +128,52 @@
         const SCALAR beta
 #define OFFSETS a += a_offset, c += c_offset, index += index_offset, space += space_offset
 
-/* Line `line` of the grid of c's elements, and a place in it: where they lie in tensor t. */
-#define KEPT(t, line, x) (mx_grid_offset(s.kept, t, line) + (x) * s.kept.stride[t][4])
+/* Line `line` of the grid of c's elements: where it begins in each tensor, and places in it. */
+#define LINE(line)                                                                                      \
+    const long line_at = (line) * s.kept.len[4], a_line = mx_grid_offset(s.kept, 0, line);              \
+    const long c_line = VALUE ? mx_grid_offset(s.kept, 1, line) : 0;                                    \
+    const long i_line = INDEXED ? mx_grid_offset(s.kept, 2, line) : 0
+#define A_AT(x) (a_line + (x) * s.kept.stride[0][4])
+#define C_AT(x) (c_line + (x) * s.kept.stride[1][4])
+#define INDEX_AT(x) (i_line + (x) * s.kept.stride[2][4])
+/* Of its line, element x in part `part` of the workspace, and its place. */
+#define PART_AT(x, part) ((part) * s.count + line_at + (x))
+#define PLACES ((__global int *)(space + s.parts * s.count))
+
+#if OP == OP_AVG
+#define FINISHED(v) ((v) / (ACC)s.length)
+#elif OP == OP_NORM2
+#define FINISHED(v) sqrt(v)
+#else
+#define FINISHED(v) (v)
+#endif
 
 /* Writes what became of all numbers of one element of c. */
-static inline void put(__global const STORAGE(A_TYPE) *a, __global STORAGE(C_TYPE) *c, __global int *index,
-                       const mx_reduce s, long line, long x, ACC value, SAME place, ACC alpha, ACC beta)
+static inline void put(__global const STORAGE(A_TYPE) *a, __global STORAGE(C_TYPE) *c, __global int *index, ACC value,
+                       SAME place, ACC alpha, ACC beta)
 {
-    if (OP == OP_AVG)
-        value /= (ACC)s.length;
-    if (OP == OP_NORM2)
-        value = sqrt(value);
     if (NANS == 2) {
-        const ACC first = (ACC)LOAD(A_TYPE)(a, KEPT(0, line, x));
+        const ACC first = (ACC)LOAD(A_TYPE)(a, 0);
         if (first != first)
             value = first, place = 0;
     }
     if (VALUE)
-        STORE_MIXED(C_TYPE, c, KEPT(1, line, x), value, alpha, beta);
+        STORE_MIXED(C_TYPE, c, 0, value, alpha, beta);
     if (INDEXED)
-        index[KEPT(2, line, x)] = place == NOWHERE ? 0 : (int)place;
+        *index = place == NOWHERE ? 0 : (int)place;
 }
+#define PUT(x, value, place) \
+    put(a + A_AT(x), c + C_AT(x), index + INDEX_AT(x), FINISHED(value), place, (ACC)alpha, (ACC)beta)
 
-/* Where part `part` of element k of c lies in the workspace, and its place. */
-#define PART_AT(k, part) ((part) * s.count + (k))
-#define PLACES ((__global int *)(space + s.parts * s.count))
-
-/* Gives element k = (line, x) of c, joined of one part's numbers, where it belongs. */
+/* Gives element x of the line, joined of one part's numbers, where it belongs. */
 #if WHOLE
-#define GIVE(line, x, value, place, part) put(a, c, index, s, line, x, value, place, (ACC)alpha, (ACC)beta)
+#define GIVE(x, value, place, part) PUT(x, value, place)
 #else
-#define GIVE(line, x, value, place, part)                            \
-    do {                                                             \
-        const long at_ = PART_AT((line) * s.kept.len[4] + (x), part); \
-        space[at_] = (value);                                        \
-        if (INDEXED)                                                 \
-            PLACES[at_] = (int)(place);                              \
+#define GIVE(x, value, place, part)              \
+    do {                                         \
+        const long at_ = PART_AT(x, part);       \
+        space[at_] = (value);                    \
+        if (INDEXED)                             \
+            PLACES[at_] = (int)(place);          \
     } while (0)
 #endif

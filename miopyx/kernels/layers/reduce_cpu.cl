@@ -8,7 +8,9 @@
  *
  * Grid:         at most as many groups as there are pieces of work; local size 1.
  * Local memory: none; reduce_across has a block, of sums three times, in private memory.
- * Parameters:   those of layers/reduce.h; WHAT: 0 along, 1 across, 2 finish; DENSE; BLOCK: the longest block; RISE.
+ * Parameters:   those of layers/reduce.h; WHAT: 0 along, 1 across, 2 finish; DENSE; SHORT: a vector's lanes are elements
+ *               of c, as few numbers become one; LONG: an accumulator would take more than BLOCK_TERMS; BLOCK: the
+ *               longest block; RISE.
  * Bound by:     memory.
  */
 #ifndef WHAT
@@ -19,6 +21,15 @@
 #endif
 #ifndef VEC
 #define VEC 16
+#endif
+#ifndef SHORT
+#define SHORT 0
+#endif
+#ifndef LONG
+#define LONG 1
+#endif
+#ifndef RISE /* rows that are joined before they meet the block, 4 or 8 */
+#define RISE 4
 #endif
 #ifndef BLOCK
 #define BLOCK 1024
@@ -35,7 +46,6 @@ typedef VOF(SAME) M;
 #else
 #error "VEC must be 8 or 16"
 #endif
-#define RISE 8 /* rows that are joined before they meet the block */
 
 #define KERNEL __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 /* This group's share of n: from .x up to .y. */
@@ -62,6 +72,40 @@ static inline V get_vector(__global const STORAGE(A_TYPE) *p, long i)
     return v;
 }
 
+/* VEC neighbours from element x of the line on. */
+static inline void put_vector(__global const STORAGE(A_TYPE) *a, __global STORAGE(C_TYPE) *c, __global int *index,
+                              const long a_step, const long c_step, const long i_step, V value, M place, ACC alpha,
+                              ACC beta)
+{
+    if (NANS != 2 && c_step == 1 && i_step == 1 && beta == 0) {
+        if (VALUE)
+            VSTORE(C_TYPE)(c, 0, alpha * value);
+        if (INDEXED)
+            MX_JOIN(vstore, VEC)(MX_JOIN(convert_int, VEC)(place == (M)NOWHERE ? (M)0 : place), 0, index);
+        return;
+    }
+    ACC values[VEC];
+    SAME places[VEC];
+    MX_JOIN(vstore, VEC)(value, 0, values);
+    MX_JOIN(vstore, VEC)(place, 0, places);
+    for (int k = 0; k < VEC; k++)
+        put(a + k * a_step, c + k * c_step, index + k * i_step, values[k], places[k], alpha, beta);
+}
+#define PUT_VECTOR(x, value, place)                                                                               \
+    put_vector(a + A_AT(x), c + C_AT(x), index + INDEX_AT(x), s.kept.stride[0][4], VALUE ? s.kept.stride[1][4] : 1, \
+               INDEXED ? s.kept.stride[2][4] : 1, FINISHED(value), place, (ACC)alpha, (ACC)beta)
+#if WHOLE
+#define GIVE_VECTOR(x, value, place, part) PUT_VECTOR(x, value, place)
+#else
+#define GIVE_VECTOR(x, value, place, part)                                                  \
+    do {                                                                                    \
+        const long at_ = PART_AT(x, part);                                                  \
+        MX_JOIN(vstore, VEC)(value, 0, space + at_);                                        \
+        if (INDEXED)                                                                        \
+            MX_JOIN(vstore, VEC)(MX_JOIN(convert_int, VEC)(place), 0, PLACES + at_);        \
+    } while (0)
+#endif
+
 #if WHAT == 0
 
 /* The numbers of a part: vectors of them, of sums a total that keeps what it rounds away, and single ones. */
@@ -82,7 +126,7 @@ static inline void join_run(__global const STORAGE(A_TYPE) *p, long n, long step
             const ACC v = get(p, i * step);
             JOIN(SAME, j->one, j->one_at, v, (SAME)(flat + i * flat_step));
         }
-#if SUM
+#if SUM && LONG
         ACC total = j->total.s0, rest = j->rest.s0;
         MX_TWO_SUM(ACC, total, rest, j->one);
         j->total.s0 = total, j->rest.s0 = rest;
@@ -116,7 +160,7 @@ static inline void join_run(__global const STORAGE(A_TYPE) *p, long n, long step
         JOIN(M, b0, at0, b1, at1);
         JOIN(M, b2, at2, b3, at3);
         JOIN(M, b0, at0, b2, at2);
-#if SUM
+#if SUM && LONG
         MX_TWO_SUM(V, j->total, j->rest, b0);
         b0 = (V)IDENTITY;
 #endif
@@ -124,17 +168,29 @@ static inline void join_run(__global const STORAGE(A_TYPE) *p, long n, long step
         b1 = b2 = b3 = (V)IDENTITY;
 #endif
     }
-    if (i < n && n >= VEC) { /* the last vector, of which some numbers were joined before */
-        const M fresh = LANES >= (M)(SAME)(VEC - (n - i));
-        const V v = get_vector(p, n - VEC);
-        const V w = fresh ? v : (V)IDENTITY;
-        const M place = fresh ? PLACE(n - VEC) : (M)NOWHERE;
-        JOIN(M, b0, at0, w, place);
-    } else
-        for (; i < n; i++) {
-            const ACC v = get(p, i);
-            JOIN(SAME, j->one, j->one_at, v, (SAME)(flat + i * flat_step));
+    if (i < n) {
+        V w;
+        M place;
+        if (n >= VEC) { /* the last vector, of which some numbers were joined before */
+            const M fresh = LANES >= (M)(SAME)(VEC - (n - i));
+            const V v = get_vector(p, n - VEC);
+            w = fresh ? v : (V)IDENTITY;
+            place = fresh ? PLACE(n - VEC) : (M)NOWHERE;
+        } else {
+            ACC few[VEC];
+            for (int k = 0; k < VEC; k++)
+                few[k] = IDENTITY;
+            for (int k = 0; k < n; k++)
+                few[k] = get(p, k);
+            w = MX_JOIN(vload, VEC)(0, few);
+            place = LANES < (M)(SAME)n ? PLACE(0) : (M)NOWHERE;
         }
+        JOIN(M, b0, at0, w, place);
+#if SUM && LONG
+        MX_TWO_SUM(V, j->total, j->rest, b0);
+        b0 = (V)IDENTITY;
+#endif
+    }
     j->best = b0;
     j->at = at0;
 #endif
@@ -163,8 +219,11 @@ static inline ACC lanes_joined(V v)
 static inline ACC fold(joined_t j, SAME *place)
 {
 #if SUM
-    MX_TWO_SUM(V, j.total, j.rest, j.best);
-    return lanes_joined(MX_TOTAL(j.total, j.rest)) + j.one;
+    if (LONG) {
+        MX_TWO_SUM(V, j.total, j.rest, j.best);
+        j.best = MX_TOTAL(j.total, j.rest);
+    }
+    return lanes_joined(j.best) + j.one;
 #elif INDEXED
     ACC best[VEC];
     SAME at[VEC];
@@ -185,28 +244,45 @@ KERNEL reduce_along(ARGUMENTS)
     OFFSETS;
     const long2 mine = share(s.count * s.parts);
     const long row = s.reduced.len[4], step = s.reduced.stride[0][4], flat_step = s.reduced.stride[1][4];
-    long line = mine.x / s.parts / s.kept.len[4], x = mine.x / s.parts % s.kept.len[4], part = mine.x % s.parts;
-    long base = mx_grid_offset(s.kept, 0, line);
-    for (long unit = mine.x; unit < mine.y; unit++) {
-        const long start = base + x * s.kept.stride[0][4], end = min(s.length, (part + 1) * s.part);
-        joined_t j = {(V)IDENTITY, (V)0, (V)0, (M)NOWHERE, IDENTITY, NOWHERE};
-        SAME place = NOWHERE;
-        for (long first = part * s.part; first < end;) {
-            const long of = first / row, from = first - of * row, n = min(row - from, end - first);
-            join_run(a + start + mx_grid_offset(s.reduced, 0, of) + from * step, n, step,
-                     mx_grid_offset(s.reduced, 1, of) + from * flat_step, flat_step, &j);
-            first += n;
+    for (long unit = mine.x; unit < mine.y;) {
+        const long line = unit / s.parts / s.kept.len[4];
+        long x = unit / s.parts - line * s.kept.len[4], part = unit % s.parts;
+        LINE(line);
+        for (; unit < mine.y && x < s.kept.len[4]; unit++) {
+            const long start = A_AT(x), end = min(s.length, (part + 1) * s.part);
+#if SHORT
+            if (x + VEC <= s.kept.len[4] && unit + VEC <= mine.y) {
+                V best = (V)IDENTITY;
+                M at = (M)NOWHERE;
+                for (long i = 0; i < s.length; i++) {
+                    ACC v[VEC];
+                    for (int k = 0; k < VEC; k++)
+                        v[k] = (ACC)LOAD(A_TYPE)(a, start + i * step + k * s.kept.stride[0][4]);
+                    const V w = MX_JOIN(vload, VEC)(0, v), prepared = PREPARED(w), taken = COUNTED(prepared);
+                    JOIN(M, best, at, taken, (M)(SAME)(i * flat_step));
+                }
+                GIVE_VECTOR(x, best, at, 0);
+                unit += VEC - 1;
+                x += VEC;
+                continue;
+            }
+#endif
+            joined_t j = {(V)IDENTITY, (V)0, (V)0, (M)NOWHERE, IDENTITY, NOWHERE};
+            SAME place = NOWHERE;
+            for (long first = part * s.part; first < end;) {
+                const long of = s.length == row ? 0 : first / row, from = first - of * row;
+                const long n = min(row - from, end - first);
+                join_run(a + start + mx_grid_offset(s.reduced, 0, of) + from * step, n, step,
+                         mx_grid_offset(s.reduced, 1, of) + from * flat_step, flat_step, &j);
+                first += n;
+            }
+            const ACC value = fold(j, &place);
+            GIVE(x, value, place, part);
+            if (++part == s.parts) {
+                part = 0;
+                x++;
+            }
         }
-        const ACC value = fold(j, &place);
-        GIVE(line, x, value, place, part);
-        if (++part < s.parts)
-            continue;
-        part = 0;
-        if (++x < s.kept.len[4])
-            continue;
-        x = 0;
-        line++;
-        base = mx_grid_offset(s.kept, 0, line);
     }
 }
 
@@ -221,7 +297,7 @@ KERNEL reduce_across(ARGUMENTS)
 {
     OFFSETS;
     V best[VECTORS];
-#if SUM
+#if SUM && LONG
     V total[VECTORS], rest[VECTORS];
 #endif
 #if INDEXED
@@ -235,7 +311,9 @@ KERNEL reduce_across(ARGUMENTS)
     for (long unit = mine.x; unit < mine.y; unit++) {
         const long part = unit % s.parts, block = unit / s.parts % s.blocks, line = unit / s.parts / s.blocks;
         const long x = block * s.block, wide = min(s.block, s.kept.len[4] - x);
-        const long start = mx_grid_offset(s.kept, 0, line) + x, end = min(s.length, (part + 1) * s.part);
+        const long end = min(s.length, (part + 1) * s.part);
+        LINE(line);
+        const long start = a_line + x;
         if (wide < VEC) {
             for (long k = 0; k < wide; k++) {
                 ACC one = IDENTITY, sum = 0, left = 0;
@@ -259,14 +337,14 @@ KERNEL reduce_across(ARGUMENTS)
                     MX_TWO_SUM(ACC, sum, left, one);
                     one = MX_TOTAL(sum, left);
                 }
-                GIVE(line, x + k, one, place, part);
+                GIVE(x + k, one, place, part);
             }
             continue;
         }
         const int vectors = (int)((wide + VEC - 1) / VEC);
         for (int v = 0; v < vectors; v++) {
             best[v] = (V)IDENTITY;
-#if SUM
+#if SUM && LONG
             total[v] = rest[v] = (V)0;
 #endif
             AT(v) = (M)NOWHERE;
@@ -293,11 +371,13 @@ KERNEL reduce_across(ARGUMENTS)
                     places[v] = m;
 #else
                     V b0 = ROW(0), b1 = ROW(1), b2 = ROW(2), b3 = ROW(3), b = best[v];
+#if RISE == 8
                     const V w4 = ROW(4), w5 = ROW(5), w6 = ROW(6), w7 = ROW(7);
                     JOIN(M, b0, m, w4, 0);
                     JOIN(M, b1, m, w5, 0);
                     JOIN(M, b2, m, w6, 0);
                     JOIN(M, b3, m, w7, 0);
+#endif
                     JOIN(M, b0, m, b1, 0);
                     JOIN(M, b2, m, b3, 0);
                     JOIN(M, b0, m, b2, 0);
@@ -305,7 +385,7 @@ KERNEL reduce_across(ARGUMENTS)
                     best[v] = b;
 #endif
                 }
-#if SUM
+#if SUM && LONG
                 if (++terms % BLOCK_TERMS == 0)
                     for (int v = 0; v < vectors; v++) {
                         MX_TWO_SUM(V, total[v], rest[v], best[v]);
@@ -318,7 +398,7 @@ KERNEL reduce_across(ARGUMENTS)
                     const V w = get_vector(p, STARTS_AT(v));
                     JOIN(M, best[v], AT(v), w, (M)(SAME)(flat + i * flat_step));
                 }
-#if SUM
+#if SUM && LONG
                 if (++terms % BLOCK_TERMS == 0)
                     for (int v = 0; v < vectors; v++) {
                         MX_TWO_SUM(V, total[v], rest[v], best[v]);
@@ -330,46 +410,69 @@ KERNEL reduce_across(ARGUMENTS)
         }
         for (int v = 0; v < vectors; v++) {
             V b = best[v];
-#if SUM
+#if SUM && LONG
             if (terms >= BLOCK_TERMS) {
                 V t = total[v], r = rest[v];
                 MX_TWO_SUM(V, t, r, b);
                 b = MX_TOTAL(t, r);
             }
 #endif
+            const long at = STARTS_AT(v);
+            if (at == (long)v * VEC) {
+                GIVE_VECTOR(x + at, b, AT(v), part);
+                continue;
+            }
             ACC value[VEC];
             SAME place[VEC];
             MX_JOIN(vstore, VEC)(b, 0, value);
             MX_JOIN(vstore, VEC)(AT(v), 0, place);
-            const long at = STARTS_AT(v);
             for (int k = (int)((long)v * VEC - at); k < VEC; k++)
-                GIVE(line, x + at + k, value[k], place[k], part);
+                GIVE(x + at + k, value[k], place[k], part);
         }
     }
 }
 
 #else
 
+#if SUM
+#define JOIN_PART(T, MASK, best, rest, at, v, i) MX_TWO_SUM(T, best, rest, v)
+#else
+#define JOIN_PART(T, MASK, best, rest, at, v, i) JOIN(MASK, best, at, v, i)
+#endif
+
 KERNEL reduce_finish(ARGUMENTS)
 {
     OFFSETS;
     const long2 mine = share(s.count);
-    for (long k = mine.x; k < mine.y; k++) {
-        ACC value = space[k], rest = 0;
-        SAME place = INDEXED ? PLACES[k] : NOWHERE;
-        for (long part = 1; part < s.parts; part++) {
-            const ACC v = space[PART_AT(k, part)];
-            const SAME at = INDEXED ? PLACES[PART_AT(k, part)] : NOWHERE;
-#if SUM
-            MX_TWO_SUM(ACC, value, rest, v);
-#else
-            JOIN(SAME, value, place, v, at);
-#endif
+    for (long k = mine.x; k < mine.y;) {
+        const long line = k / s.kept.len[4], end = min(mine.y, (line + 1) * s.kept.len[4]);
+        LINE(line);
+        long x = k - line_at;
+        for (; k + VEC <= end; k += VEC, x += VEC) {
+            V value = (V)IDENTITY, rest = (V)0;
+            M place = (M)NOWHERE;
+            for (long part = 0; part < s.parts; part++) {
+                const V v = MX_JOIN(vload, VEC)(0, space + PART_AT(x, part));
+                const M at = INDEXED ? MX_JOIN(convert_, VOF(SAME))(MX_JOIN(vload, VEC)(0, PLACES + PART_AT(x, part)))
+                                     : (M)NOWHERE;
+                JOIN_PART(V, M, value, rest, place, v, at);
+            }
+            if (SUM)
+                value = MX_TOTAL(value, rest);
+            PUT_VECTOR(x, value, place);
         }
-#if SUM
-        value = MX_TOTAL(value, rest);
-#endif
-        put(a, c, index, s, k / s.kept.len[4], k % s.kept.len[4], value, place, (ACC)alpha, (ACC)beta);
+        for (; k < end; k++, x++) {
+            ACC value = IDENTITY, rest = 0;
+            SAME place = NOWHERE;
+            for (long part = 0; part < s.parts; part++) {
+                const ACC v = space[PART_AT(x, part)];
+                const SAME at = INDEXED ? PLACES[PART_AT(x, part)] : NOWHERE;
+                JOIN_PART(ACC, SAME, value, rest, place, v, at);
+            }
+            if (SUM)
+                value = MX_TOTAL(value, rest);
+            PUT(x, value, place);
+        }
     }
 }
 

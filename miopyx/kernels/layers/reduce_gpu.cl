@@ -89,11 +89,12 @@ KERNEL reduce_along(ARGUMENTS)
     const long unit = (long)get_group_id(0) * SIDE + me / DEEP;
     const bool mine = unit < s.count * s.parts;
     const long part = unit % s.parts, k = unit / s.parts, line = k / s.kept.len[4], x = k % s.kept.len[4];
+    LINE(line);
     const INDEX row = (INDEX)(s.reduced.len[4] / VEC);
     const long step = s.reduced.stride[0][4];
     const INDEX end = mine ? (INDEX)(min(s.length, (part + 1) * s.part) / VEC) : 0;
     const bool aligned = MX_ALIGNED(a);
-    __global const STORAGE(A_TYPE) *p = a + (mine ? KEPT(0, line, x) : 0);
+    __global const STORAGE(A_TYPE) *p = a + (mine ? A_AT(x) : 0);
     vec_t best = (vec_t)IDENTITY;
     place_t at = (place_t)NOWHERE;
 #if VEC == 1
@@ -141,7 +142,7 @@ KERNEL reduce_along(ARGUMENTS)
 #endif
     JOIN_TEAM(ACC, SAME, int, one, place, numbers, spots, me, lane, 1)
     if (mine && lane == 0)
-        GIVE(line, x, one, place, part);
+        GIVE(x, one, place, part);
 }
 
 #elif WHAT == 1
@@ -154,9 +155,10 @@ KERNEL reduce_across(ARGUMENTS)
     const int me = (int)get_local_id(0), column = me % SIDE, team = me / SIDE;
     const long unit = get_group_id(0), part = unit % s.parts, block = unit / s.parts % s.blocks;
     const long line = unit / s.parts / s.blocks, x = block * s.block + column * VEC;
+    LINE(line);
     const bool mine = x < s.kept.len[4], aligned = MX_ALIGNED(a);
     const INDEX row = (INDEX)s.reduced.len[4], end = mine ? (INDEX)min(s.length, (part + 1) * s.part) : 0;
-    __global const STORAGE(A_TYPE) *p = a + (mine ? mx_grid_offset(s.kept, 0, line) + x : 0);
+    __global const STORAGE(A_TYPE) *p = a + (mine ? a_line + x : 0);
     vec_t best = (vec_t)IDENTITY;
     place_t at = (place_t)NOWHERE;
 #define TAKE(p, aligned, flat)                                    \
@@ -186,11 +188,11 @@ KERNEL reduce_across(ARGUMENTS)
     JOIN_TEAM(vec_t, place_t, MASK, best, at, numbers, spots, me, team, SIDE)
     if (mine && team == 0) {
 #if VEC == 1
-        GIVE(line, x, best, at, part);
+        GIVE(x, best, at, part);
 #else
 #pragma unroll
         for (int i = 0; i < VEC; i++)
-            GIVE(line, x + i, LANE(best, i), PLACE_LANE(at, i), part);
+            GIVE(x + i, LANE(best, i), PLACE_LANE(at, i), part);
 #endif
     }
 }
@@ -203,17 +205,18 @@ KERNEL reduce_finish(ARGUMENTS)
     __local SAME spots[INDEXED ? LOCAL : 1];
     OFFSETS;
     const int me = (int)get_local_id(0), column = me % SIDE, team = me / SIDE;
-    const long k = (long)get_group_id(0) * SIDE + column;
+    const long k = (long)get_group_id(0) * SIDE + column, line = k / s.kept.len[4], x = k % s.kept.len[4];
+    LINE(line);
     ACC value = IDENTITY;
     SAME place = NOWHERE;
     if (k < s.count)
         for (long part = team; part < s.parts; part += DEEP) {
-            const SAME there = INDEXED ? PLACES[PART_AT(k, part)] : NOWHERE;
-            JOIN(int, value, place, space[PART_AT(k, part)], there);
+            const SAME there = INDEXED ? PLACES[PART_AT(x, part)] : NOWHERE;
+            JOIN(int, value, place, space[PART_AT(x, part)], there);
         }
     JOIN_TEAM(ACC, SAME, int, value, place, numbers, spots, me, team, SIDE)
     if (k < s.count && team == 0)
-        put(a, c, index, s, k / s.kept.len[4], k % s.kept.len[4], value, place, (ACC)alpha, (ACC)beta);
+        PUT(x, value, place);
 }
 
 #endif

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step, struct_arg
+from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Step, is_streamed, struct_arg
 from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._grid cimport grid_lines
 from miopyx.host._dropout cimport host_dropout, host_states
@@ -76,6 +76,7 @@ cdef class OpenCLDropout(OpenCLLayer):
         s.count = grid_lines(&s.g) * s.g.len[LAST]
         defines.update(T=TOKENS[p.x.type], ACC=real, SCALAR=real, MASKS=p.mask, EVOLVES=int(p.evolves))
         if dev.is_cpu:
+            defines["STREAM"] = int(is_streamed(dev, 2 * s.count * size))
             groups = max(1, min(SHARES * dev.compute_units, s.count // SHARE, ceil_div(s.count, BLOCK)))
         else:
             dense = s.g.len[LAST] == s.count and s.g.stride[1][LAST] == 1 and s.g.stride[2][LAST] == 1

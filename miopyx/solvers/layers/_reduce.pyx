@@ -29,7 +29,11 @@ cdef enum:
     SHARES = 4                 # work-groups of a CPU, for each core
     SHARE_BYTES = 1 << 15      # less is not worth another one
     PART = 1 << 13             # numbers of a part, at least
-    BLOCK = 1024               # elements of c of a block of a CPU
+    BLOCK = 4096               # elements of c of a block of a CPU,
+    LONG_BLOCK = 1024          # and of one of long sums, which has totals, too
+    NARROW = 512               # and of one whose rows lie close together
+    RISE = 4                   # rows that a CPU joins at a time, of narrow blocks
+    NARROW_RISE = 8            # so many: those of wide ones want the same places of its cache
     TEAM = 256                 # work-items of a group of a GPU
     NUMBERS = 32               # that a work-item of a GPU reads, before a group shares what becomes one
     WIDE = 32                  # work-items side by side, where a GPU reads across
@@ -81,19 +85,23 @@ cdef int _cut(mx_reduce* s, int64_t parts, int64_t step) noexcept:
 
 
 cdef Solution _on_cpu(Device dev, const mx_reduce_problem* p, mx_reduce* s):
-    cdef int64_t size = type_size(<int> p.a.type), lines = grid_lines(&s.kept), units, groups
-    cdef bint across = s.kept.len[LAST] > 1 and s.kept.stride[0][LAST] == 1
+    cdef int64_t size = type_size(<int> p.a.type), lines = grid_lines(&s.kept), units, groups, vec, row
+    cdef bint across = s.kept.len[LAST] > 1 and s.kept.stride[0][LAST] == 1, is_long
     cdef dict defines = _defines(p)
     cdef list steps
     defines["VEC"] = 8 if p.wide else 16
     groups = max(1, min(SHARES * dev.compute_units, s.count * s.length * size // SHARE_BYTES))
     s.block, s.blocks = s.kept.len[LAST], 1
+    row = s.reduced.len[LAST]
     if across:
-        s.blocks = ceil_div(s.kept.len[LAST], BLOCK)
+        # Before parts are cut: with them sums are no longer.
+        is_long = (s.length // row + 2) * (row // RISE + NARROW_RISE) > BLOCK_TERMS
+        s.blocks = ceil_div(s.kept.len[LAST], LONG_BLOCK if is_long else BLOCK)
         s.block = ceil_div(ceil_div(s.kept.len[LAST], s.blocks), 64) * 64
         s.blocks = ceil_div(s.kept.len[LAST], s.block)
         units = lines * s.blocks
-        defines.update(WHAT=ACROSS, BLOCK=max(64, 1 << (min(s.block, s.kept.len[LAST]) - 1).bit_length()))
+        defines.update(WHAT=ACROSS, LONG=int(is_long), RISE=NARROW_RISE if s.block <= NARROW else RISE,
+                       BLOCK=max(64, 1 << (min(s.block, s.kept.len[LAST]) - 1).bit_length()))
     else:
         units = s.count
         defines.update(WHAT=ALONG, DENSE=int(s.reduced.stride[0][LAST] == 1))
@@ -102,11 +110,15 @@ cdef Solution _on_cpu(Device dev, const mx_reduce_problem* p, mx_reduce* s):
         _cut(s, min(ceil_div(groups, units), max(1, s.length * (s.block if across else 1) // PART)),
              8 if across else 64)
     defines["WHOLE"] = int(s.parts == 1)
+    if not across:
+        vec = <int64_t> defines["VEC"] if defines["DENSE"] else 1
+        defines["LONG"] = int((s.part // row + 2) * ceil_div(min(row, s.part), vec) > BLOCK_TERMS)
+        defines["SHORT"] = int(s.parts == 1 and s.length < <int64_t> defines["VEC"] and s.length == row)
     groups = max(1, min(groups, units * s.parts))
     steps = [_step("cpu", "reduce_across" if across else "reduce_along", p, s, defines, groups, 1)]
     if s.parts > 1:
         defines.update(WHAT=FINISH, WHOLE=1)
-        for name in ("BLOCK", "DENSE"):
+        for name in ("BLOCK", "DENSE", "LONG", "RISE", "SHORT"):
             defines.pop(name, None)
         groups = max(1, min(SHARES * dev.compute_units, s.count * s.parts // PART))
         steps.append(_step("cpu", "reduce_finish", p, s, defines, groups, 1))

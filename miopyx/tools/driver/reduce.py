@@ -97,7 +97,7 @@ class Reduction(Layer):
         return ",".join(map(str, self.axes))
 
     def _add_index(self) -> None:
-        self.memory["index"] = packed("uint32", self.c_lens)
+        self.memory["index"] = packed("int32", self.c_lens)
 
     def _outputs(self) -> tuple[str, ...]:
         return tuple(name for name in ("y", "index") if name in self.memory)

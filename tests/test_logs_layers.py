@@ -124,7 +124,7 @@ def test_others_to_the_byte():
          "reducefp16 -D 2,3,8,9 -R 1,3 -O 3 -C 1 -N 1 -I 1 -A 2 -B 0.5 -t 1"),
         ("miopenReduceCalculationForward", {"xDesc": x, "dim": 2, "reduceCalculationOp": 1, "nanPropagation": 1},
          "reducecalculationfp16 -X 2x3x8x9 -R 2 -O 1 -N 1 -t 1"),
-        ("reduce_calculation", {"xDesc": x, "dim": 1, "op": "sum", "nanPropagation": "propagate"},
+        ("reduce_calculation", {"xDesc": x, "dim": 1, "op": "sum", "nanPropagation": 1},
          "reducecalculationfp16 -X 2x3x8x9 -R 1 -O 2 -N 1 -t 1"),
         ("miopenReduceExtremeForward", {"xDesc": p, "dim": 0, "reduceExtremeOp": 4, "yDesc": None},
          "reduceextreme -X 1x3x1x1 -R 0 -O 4 -t 1"),

@@ -126,8 +126,8 @@ class Handle(_Handle):
         x_desc: TensorDescriptor,
         y_desc: TensorDescriptor,
         dim: _Int,
-        op: miopenReduceCalculationOp_t | _Int | str = "sum",
-        nan_propagation: miopenReduceCalculationNanPropagation_t | _Int | str = "propagate",
+        op: miopenReduceCalculationOp_t | _Int = 2,
+        nan_propagation: miopenReduceCalculationNanPropagation_t | _Int = 1,
     ) -> Plan: ...
     def reduce_extreme(
         self,
@@ -135,7 +135,7 @@ class Handle(_Handle):
         y_desc: TensorDescriptor | None,
         index_desc: TensorDescriptor,
         dim: _Int,
-        op: miopenReduceExtremeOp_t | _Int | str,
+        op: miopenReduceExtremeOp_t | _Int,
     ) -> Plan: ...
     def dropout_forward(
         self,

@@ -443,7 +443,7 @@ class Handle(_Handle):
         """
         return plan_reduce_tensor(self, reduce_desc, a_desc, c_desc)
 
-    def reduce_calculation(self, x_desc, y_desc, dim, op="sum", nan_propagation="propagate"):
+    def reduce_calculation(self, x_desc, y_desc, dim, op=2, nan_propagation=1):
         """Return a prepared plan: ``plan(x, y)`` computes the sums or products of x along one axis.
 
         Parameters
@@ -452,7 +452,9 @@ class Handle(_Handle):
             y lacks the axis.
         dim : int
         op : miopenReduceCalculationOp_t, optional
+            Default: the sum.
         nan_propagation : miopenReduceCalculationNanPropagation_t, optional
+            Default: a NaN makes a result NaN.
 
         Returns
         -------

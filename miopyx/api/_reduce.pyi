@@ -17,7 +17,7 @@ from miopyx.problem._reduce import ReduceTensorDescriptor
 from miopyx.runtime._buffers import _Data
 
 _Real: TypeAlias = SupportsFloat
-_Op: TypeAlias = miopenReduceTensorOp_t | str | _Int
+_Op: TypeAlias = miopenReduceTensorOp_t | _Int
 
 def miopenCreateReduceTensorDescriptor() -> ReduceTensorDescriptor: ...
 def miopenDestroyReduceTensorDescriptor(reduceTensorDesc: ReduceTensorDescriptor | None) -> None: ...
@@ -102,8 +102,8 @@ def plan_reduce_calculation(
     x_desc: TensorDescriptor,
     y_desc: TensorDescriptor,
     dim: _Int,
-    op: miopenReduceCalculationOp_t | _Int | str,
-    nan_propagation: miopenReduceCalculationNanPropagation_t | _Int | str,
+    op: miopenReduceCalculationOp_t | _Int,
+    nan_propagation: miopenReduceCalculationNanPropagation_t | _Int,
 ) -> Plan: ...
 def plan_reduce_extreme(
     handle: Handle,
@@ -111,5 +111,5 @@ def plan_reduce_extreme(
     y_desc: TensorDescriptor | None,
     index_desc: TensorDescriptor,
     dim: _Int,
-    op: miopenReduceExtremeOp_t | _Int | str,
+    op: miopenReduceExtremeOp_t | _Int,
 ) -> Plan: ...

@@ -250,35 +250,34 @@ def _batchnorm(name: str, given: Given) -> Finish:
 
 
 def _member(enumeration: str, value: Any) -> int:
-    """Return the number of an enumeration's member, which plans take by name, too."""
-    number = enums.number_of(enumeration, value) if isinstance(value, str) else int(value)
-    if number is None:
-        raise KeyError(value)
-    return number
+    """Return the number of an enumeration's member, which plans take by the end of its name, too."""
+    if not isinstance(value, str):
+        return int(value)
+    members: dict[str, int] = getattr(enums, enumeration).__members__
+    return next(int(number) for member, number in members.items() if member.endswith(f"_{value.upper()}"))
 
 
-def _reduction(name: str, given: Given) -> Finish:
-    """The command of any of the three; of a tensor with gaps a remark says its strides."""
-    plan = not name.startswith("miopen")
-    source, result = (given.get(f"{role}Desc") for role in (("a", "c") if "ensor" in name else ("x", "y")))
-    tensors = {"a": source, "c": result} if "ensor" in name else {"x": source}
-    if result is not None and "ensor" in name and result.dtype != source.dtype:
-        raise KeyError(result.dtype)
-    comments = [f"strides of {role} {braces(desc.strides)}" for role, desc in tensors.items() if not _dense(desc)]
-    if "ensor" in name:
-        desc = given["reduceDesc" if plan else "reduceTensorDesc"]
-        axes = ",".join(str(i) for i, n in enumerate(result.lens) if n == 1)
-        command = (f"{_operation('reduce', source)} -D {','.join(map(str, source.lens))} -R {axes} -O {int(desc.op)} "
-                   f"-C {int(desc.comp_type)} -N {int(desc.nan_propagation)} -I {int(desc.indices)}")
-        return lambda numbers: commented(
-            f"{command} -A {scalar(numbers.get('alpha', 1))} -B {scalar(numbers.get('beta', 0))} -t 1", comments)
-    kind = "Calculation" if "alculation" in name else "Extreme"
-    op = _member(f"miopenReduce{kind}Op_t", given["op" if plan else f"reduce{kind}Op"])
-    command = (f"{_operation(f'reduce{kind.lower()}', source)} -X {'x'.join(map(str, source.lens))} "
-               f"-R {int(given['dim'])} -O {op}")
+def _reduce_tensor(name: str, given: Given) -> Finish:
+    a, c = given["aDesc"], given["cDesc"]
+    desc = given["reduceTensorDesc" if name.startswith("miopen") else "reduceDesc"]
+    if c.dtype != a.dtype:
+        raise KeyError(c.dtype)
+    comments = [f"strides of {role} {braces(t.strides)}" for role, t in (("A", a), ("C", c)) if not _dense(t)]
+    axes = ",".join(str(i) for i, n in enumerate(c.lens) if n == 1)
+    command = (f"{_operation('reduce', a)} -D {','.join(map(str, a.lens))} -R {axes} -O {int(desc.op)} "
+               f"-C {int(desc.comp_type)} -N {int(desc.nan_propagation)} -I {int(desc.indices)}")
+    return lambda numbers: commented(
+        f"{command} -A {scalar(numbers.get('alpha', 1))} -B {scalar(numbers.get('beta', 0))} -t 1", comments)
+
+
+def _reduce_axis(name: str, given: Given) -> Finish:
+    x, kind = given["xDesc"], "Calculation" if "alculation" in name else "Extreme"
+    op = _member(f"miopenReduce{kind}Op_t", given[f"reduce{kind}Op" if name.startswith("miopen") else "op"])
+    command = (f"{_operation(f'reduce{kind.lower()}', x)} -X {'x'.join(map(str, x.lens))} -R {int(given['dim'])} "
+               f"-O {op}")
     if kind == "Calculation":
-        nan = _member("miopenReduceCalculationNanPropagation_t", given["nanPropagation"])
-        command += f" -N {nan}"
+        command += f" -N {_member('miopenReduceCalculationNanPropagation_t', given['nanPropagation'])}"
+    comments = [] if _dense(x) else [f"strides of x {braces(x.strides)}"]
     return lambda numbers: commented(f"{command} -t 1", comments)
 
 
@@ -333,7 +332,8 @@ _BUILDERS: tuple[tuple[re.Pattern[str], Callable[[str, Given], Finish]], ...] = 
         (r"miopenPooling(Forward|Backward)|pooling_(forward|backward)", _pooling),
         (r"miopenActivation(Forward|Backward)|activation_(forward|backward)", _activation),
         (r"miopenLRN(Forward|Backward)|lrn_(forward|backward)", _lrn),
-        (r"miopenReduce(Tensor|(Calculation|Extreme)Forward)|reduce_(tensor|calculation|extreme)", _reduction),
+        (r"miopenReduceTensor|reduce_tensor", _reduce_tensor),
+        (r"miopenReduce(Calculation|Extreme)Forward|reduce_(calculation|extreme)", _reduce_axis),
         (r"miopenDropout(Forward|Backward)|dropout_(forward|backward)", _dropout),
         (r"miopenSoftmax(Forward|Backward)(_V2)?|softmax_(forward|backward)", _softmax),
         (r"miopen((Add|T5)?Layer|Group)Norm(Forward|Backward)|((add_|t5_)?layer|group)_norm_(forward|backward)", _norm),

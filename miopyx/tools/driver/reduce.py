@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 import miopyx
-from miopyx.enums import DATA_TYPES
 
 from . import data
 from .data import Array
@@ -162,8 +161,8 @@ class ReduceTensor(Reduction):
         wanted = bool(command.number("IndicesUsed")) and self.op in EXTREMES
         if wanted:
             self._add_index()
-        comp = next(name for name, number in DATA_TYPES.items() if number == command.number("CompType"))
-        self.reduce_desc = miopyx.ReduceTensorDescriptor(self.op, comp, command.number("NanPropagation"), int(wanted))
+        self.reduce_desc = miopyx.ReduceTensorDescriptor(self.op, command.number("CompType"),
+                                                         command.number("NanPropagation"), int(wanted))
 
     def _asked(self) -> tuple[int, Sizes, Sizes]:
         return (self.command.number("ReduceOp"), numbers(self.command, "DimsToReduce", ","),

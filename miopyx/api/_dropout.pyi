@@ -75,3 +75,15 @@ def plan_dropout_backward(
     dx_desc: TensorDescriptor,
     reserve: _Flag,
 ) -> Plan: ...
+
+__all__ = [
+    "miopenCreateDropoutDescriptor",
+    "miopenDestroyDropoutDescriptor",
+    "miopenDropoutGetReserveSpaceSize",
+    "miopenDropoutGetStatesSize",
+    "miopenGetDropoutDescriptor",
+    "miopenRestoreDropoutDescriptor",
+    "miopenSetDropoutDescriptor",
+    "miopenDropoutForward",
+    "miopenDropoutBackward",
+]

@@ -113,3 +113,16 @@ def plan_reduce_extreme(
     dim: _Int,
     op: miopenReduceExtremeOp_t | _Int,
 ) -> Plan: ...
+
+__all__ = [
+    "miopenCreateReduceTensorDescriptor",
+    "miopenDestroyReduceTensorDescriptor",
+    "miopenSetReduceTensorDescriptor",
+    "miopenGetReduceTensorDescriptor",
+    "miopenGetReductionIndicesSize",
+    "miopenGetReductionWorkspaceSize",
+    "miopenReduceTensor",
+    "miopenGetReduceCalculationWorkspaceSize",
+    "miopenReduceCalculationForward",
+    "miopenReduceExtremeForward",
+]

@@ -202,11 +202,14 @@ def test_gpu_sizes(gpu, lens, axes, op, rng):
     Reduction(gpu, op, lens, axes, (TYPES[rng.integers(3)],) * 2, rng, indices=True).check()
 
 
-@pytest.mark.parametrize("lens", [(1 << 20,), (1 << 18, 4), (1 << 16, 16)])
-def test_long_sums_of_equal_terms(handle, gpu, lens, rng):
+@pytest.mark.parametrize(("lens", "axes"), [
+    ((1 << 20,), (0,)), ((1 << 18, 4), (0,)), ((1 << 16, 16), (0,)), ((1 << 16, 3, 7), (0, 2)),
+    ((1 << 15, 2, 40), (0, 2)), ((1 << 12, 2, 5, 30), (0, 2)),
+])
+def test_long_sums_of_equal_terms(handle, gpu, lens, axes, rng):
     """One accumulator would be off by 1,000 times the bound."""
     for where in (handle, gpu):
-        Reduction(where, ADD, lens, (0,), ("float32",) * 2, rng, values=np.full(lens, 0.1)).check()
+        Reduction(where, ADD, lens, axes, ("float32",) * 2, rng, values=np.full(lens, 0.1)).check()
 
 
 def with_nans(values):

@@ -76,7 +76,7 @@ def plan_dropout_backward(
     reserve: _Flag,
 ) -> Plan: ...
 
-__all__ = [
+__all__ = [  # noqa: RUF022 - in the order of the header
     "miopenCreateDropoutDescriptor",
     "miopenDestroyDropoutDescriptor",
     "miopenDropoutGetReserveSpaceSize",

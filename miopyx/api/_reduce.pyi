@@ -114,7 +114,7 @@ def plan_reduce_extreme(
     op: miopenReduceExtremeOp_t | _Int,
 ) -> Plan: ...
 
-__all__ = [
+__all__ = [  # noqa: RUF022 - in the order of the header
     "miopenCreateReduceTensorDescriptor",
     "miopenDestroyReduceTensorDescriptor",
     "miopenSetReduceTensorDescriptor",

@@ -244,6 +244,7 @@ KERNEL reduce_along(ARGUMENTS)
     OFFSETS;
     const long2 mine = share(s.count * s.parts);
     const long row = s.reduced.len[4], step = s.reduced.stride[0][4], flat_step = s.reduced.stride[1][4];
+    const bool single = s.length == row; /* a single line, as most are */
     for (long unit = mine.x; unit < mine.y;) {
         const long line = unit / s.parts / s.kept.len[4];
         long x = unit / s.parts - line * s.kept.len[4], part = unit % s.parts;
@@ -270,10 +271,10 @@ KERNEL reduce_along(ARGUMENTS)
             joined_t j = {(V)IDENTITY, (V)0, (V)0, (M)NOWHERE, IDENTITY, NOWHERE};
             SAME place = NOWHERE;
             for (long first = part * s.part; first < end;) {
-                const long of = s.length == row ? 0 : first / row, from = first - of * row;
-                const long n = min(row - from, end - first);
-                join_run(a + start + mx_grid_offset(s.reduced, 0, of) + from * step, n, step,
-                         mx_grid_offset(s.reduced, 1, of) + from * flat_step, flat_step, &j);
+                const long of = single ? 0 : first / row, from = first - of * row, n = min(row - from, end - first);
+                const long line_of = single ? 0 : mx_grid_offset(s.reduced, 0, of);
+                const long flat = single || !INDEXED ? 0 : mx_grid_offset(s.reduced, 1, of);
+                join_run(a + start + line_of + from * step, n, step, flat + from * flat_step, flat_step, &j);
                 first += n;
             }
             const ACC value = fold(j, &place);

@@ -26,12 +26,14 @@ from ._core import Solver as Solver
 from .api._activation import *  # noqa: F403
 from .api._batchnorm import *  # noqa: F403
 from .api._convolution import *  # noqa: F403
+from .api._dropout import *  # noqa: F403
 from .api._find2 import *  # noqa: F403
 from .api._fusion import *  # noqa: F403
 from .api._handle import *  # noqa: F403
 from .api._layernorm import *  # noqa: F403
 from .api._lrn import *  # noqa: F403
 from .api._pooling import *  # noqa: F403
+from .api._reduce import *  # noqa: F403
 from .api._softmax import *  # noqa: F403
 from .api._tensor import *  # noqa: F403
 from .api._tensor_ops import *  # noqa: F403
@@ -40,8 +42,10 @@ from .errors import *  # noqa: F403
 from .problem._activation import ActivationDescriptor as ActivationDescriptor
 from .problem._descriptors import ConvolutionDescriptor as ConvolutionDescriptor
 from .problem._descriptors import TensorDescriptor as TensorDescriptor
+from .problem._dropout import DropoutDescriptor as DropoutDescriptor
 from .problem._lrn import LRNDescriptor as LRNDescriptor
 from .problem._pooling import PoolingDescriptor as PoolingDescriptor
+from .problem._reduce import ReduceTensorDescriptor as ReduceTensorDescriptor
 from .problem._softmax import SoftmaxDescriptor as SoftmaxDescriptor
 from .solvers.registry import solver_id as solver_id
 from .solvers.registry import solver_name as solver_name

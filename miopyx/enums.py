@@ -180,6 +180,45 @@ _MEMBERS: dict[str, dict[str, int]] = {
         "MIOPEN_SOFTMAX_MODE_INSTANCE": 0,
         "MIOPEN_SOFTMAX_MODE_CHANNEL": 1,
     },
+    "miopenReduceTensorOp_t": {
+        "MIOPEN_REDUCE_TENSOR_ADD": 0,
+        "MIOPEN_REDUCE_TENSOR_MUL": 1,
+        "MIOPEN_REDUCE_TENSOR_MIN": 2,
+        "MIOPEN_REDUCE_TENSOR_MAX": 3,
+        "MIOPEN_REDUCE_TENSOR_AMAX": 4,
+        "MIOPEN_REDUCE_TENSOR_AVG": 5,
+        "MIOPEN_REDUCE_TENSOR_NORM1": 6,
+        "MIOPEN_REDUCE_TENSOR_NORM2": 7,
+        # miopen.h has it in a comment.
+        "MIOPEN_REDUCE_TENSOR_MUL_NO_ZEROS": 8,
+    },
+    "miopenReduceTensorIndices_t": {
+        "MIOPEN_REDUCE_TENSOR_NO_INDICES": 0,
+        "MIOPEN_REDUCE_TENSOR_FLATTENED_INDICES": 1,
+    },
+    "miopenIndicesType_t": {
+        "MIOPEN_32BIT_INDICES": 0,
+        "MIOPEN_64BIT_INDICES": 1,
+        "MIOPEN_16BIT_INDICES": 2,
+        "MIOPEN_8BIT_INDICES": 3,
+    },
+    "miopenReduceCalculationNanPropagation_t": {
+        "MIOPEN_REDUCE_CALCULATION_NOT_PROPAGATE_NAN": 0,
+        "MIOPEN_REDUCE_CALCULATION_PROPAGATE_NAN": 1,
+    },
+    "miopenReduceCalculationOp_t": {
+        "MIOPEN_REDUCE_CALCULATION_PROD": 1,
+        "MIOPEN_REDUCE_CALCULATION_SUM": 2,
+    },
+    "miopenReduceExtremeOp_t": {
+        "MIOPEN_REDUCE_EXTREME_ARGMIN": 1,
+        "MIOPEN_REDUCE_EXTREME_ARGMAX": 2,
+        "MIOPEN_REDUCE_EXTREME_MIN": 3,
+        "MIOPEN_REDUCE_EXTREME_MAX": 4,
+    },
+    "miopenRNGType_t": {
+        "MIOPEN_RNG_PSEUDO_XORWOW": 0,
+    },
     "miopenProblemDirection_t": {
         "miopenProblemDirectionForward": 0,
         "miopenProblemDirectionBackward": 1,
@@ -251,6 +290,13 @@ _PREFIXES = {
     "miopenFusionDirection_t": "miopen",
     "miopenActivationMode_t": "miopenActivation",
     "miopenSoftmaxAlgorithm_t": "MIOPEN_SOFTMAX_", "miopenSoftmaxMode_t": "MIOPEN_SOFTMAX_MODE_",
+    "miopenReduceTensorOp_t": "MIOPEN_REDUCE_TENSOR_",
+    "miopenReduceTensorIndices_t": "MIOPEN_REDUCE_TENSOR_",
+    "miopenIndicesType_t": "MIOPEN_",
+    "miopenReduceCalculationNanPropagation_t": "MIOPEN_REDUCE_CALCULATION_",
+    "miopenReduceCalculationOp_t": "MIOPEN_REDUCE_CALCULATION_",
+    "miopenReduceExtremeOp_t": "MIOPEN_REDUCE_EXTREME_",
+    "miopenRNGType_t": "MIOPEN_RNG_",
     "miopenProblemDirection_t": "miopenProblemDirection", "miopenFindResultsOrder_t": "miopenFindResultsOrderBy",
     "miopenTensorArgumentId_t": "miopenTensor",
 }
@@ -258,6 +304,12 @@ _ALSO = {
     "miopenConvolutionMode_t": {"conv": 0, "transposed": 1, "group": 2, "grouped": 2},
     "miopenPoolingMode_t": {"avg": 1, "mean": 1, "inclusive": 2},
     "miopenNanPropagation_t": {"not propagate": 0, "propagate": 1},
+    "miopenReduceTensorOp_t": {"sum": 0, "prod": 1, "product": 1, "mean": 5},
+    "miopenReduceTensorIndices_t": {"none": 0, "flattened": 1},
+    "miopenReduceCalculationNanPropagation_t": {"not propagate": 0, "propagate": 1},
+    "miopenReduceCalculationOp_t": {"product": 1, "add": 2},
+    "miopenIndicesType_t": {"uint32": 0, "uint64": 1, "uint16": 2, "uint8": 3},
+    "miopenRNGType_t": {"xorwow": 0},
     "miopenLRNMode_t": {"within": 0, "cross": 1},
     "miopenActivationMode_t": {"identity": 0, "passthrough": 0, "sigmoid": 1, "softplus": 4, "leaky": 8},
     "miopenTensorOp_t": {"multiply": 1, "minimum": 2, "maximum": 3},
@@ -335,6 +387,15 @@ _ABOUT = {
     "miopenSoftmaxAlgorithm_t": """FAST: without subtracting the maximum, may overflow.  ACCURATE: with it.  LOG: the
     logarithm of the softmax.""",
     "miopenSoftmaxMode_t": "Over what a softmax sums up: each image's c h w (INSTANCE), or the channels of a pixel.",
+    "miopenReduceTensorOp_t": "What miopenReduceTensor does; its documentation has the formulas.",
+    "miopenReduceTensorIndices_t": "Whether miopenReduceTensor says, too, which element a minimum or maximum is.",
+    "miopenIndicesType_t": "The type of miopenReduceTensor's indices; it takes 32 bits alone.",
+    "miopenReduceCalculationNanPropagation_t": """Whether a sum or product that has a NaN is NaN, or that of the other
+    elements.""",
+    "miopenReduceCalculationOp_t": "What miopenReduceCalculationForward does.",
+    "miopenReduceExtremeOp_t": """What miopenReduceExtremeForward finds: the index (ARG...), or the number and its
+    index.""",
+    "miopenRNGType_t": "What dropout's masks come from; the one member stands for Philox 4x32-10.",
     "miopenProblemDirection_t": "The direction of a problem.",
     "miopenFindResultsOrder_t": "How Find's results are sorted.",
     "miopenTensorArgumentId_t": "Which argument of a problem a tensor or a number is.",

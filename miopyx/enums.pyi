@@ -131,6 +131,10 @@ class miopenBatchNormMode_t(IntEnum):
     miopenBNPerActivation = 0
     miopenBNSpatial = 1
 
+class miopenFusionDirection_t(IntEnum):
+    miopenVerticalFusion = 0
+    miopenHorizontalFusion = 1
+
 class miopenNormMode_t(IntEnum):
     MIOPEN_ELEMENTWISE_AFFINE = 0
     MIOPEN_WEIGHT_BIAS = 1
@@ -159,6 +163,44 @@ class miopenSoftmaxAlgorithm_t(IntEnum):
 class miopenSoftmaxMode_t(IntEnum):
     MIOPEN_SOFTMAX_MODE_INSTANCE = 0
     MIOPEN_SOFTMAX_MODE_CHANNEL = 1
+
+class miopenReduceTensorOp_t(IntEnum):
+    MIOPEN_REDUCE_TENSOR_ADD = 0
+    MIOPEN_REDUCE_TENSOR_MUL = 1
+    MIOPEN_REDUCE_TENSOR_MIN = 2
+    MIOPEN_REDUCE_TENSOR_MAX = 3
+    MIOPEN_REDUCE_TENSOR_AMAX = 4
+    MIOPEN_REDUCE_TENSOR_AVG = 5
+    MIOPEN_REDUCE_TENSOR_NORM1 = 6
+    MIOPEN_REDUCE_TENSOR_NORM2 = 7
+    MIOPEN_REDUCE_TENSOR_MUL_NO_ZEROS = 8
+
+class miopenReduceTensorIndices_t(IntEnum):
+    MIOPEN_REDUCE_TENSOR_NO_INDICES = 0
+    MIOPEN_REDUCE_TENSOR_FLATTENED_INDICES = 1
+
+class miopenIndicesType_t(IntEnum):
+    MIOPEN_32BIT_INDICES = 0
+    MIOPEN_64BIT_INDICES = 1
+    MIOPEN_16BIT_INDICES = 2
+    MIOPEN_8BIT_INDICES = 3
+
+class miopenReduceCalculationNanPropagation_t(IntEnum):
+    MIOPEN_REDUCE_CALCULATION_NOT_PROPAGATE_NAN = 0
+    MIOPEN_REDUCE_CALCULATION_PROPAGATE_NAN = 1
+
+class miopenReduceCalculationOp_t(IntEnum):
+    MIOPEN_REDUCE_CALCULATION_PROD = 1
+    MIOPEN_REDUCE_CALCULATION_SUM = 2
+
+class miopenReduceExtremeOp_t(IntEnum):
+    MIOPEN_REDUCE_EXTREME_ARGMIN = 1
+    MIOPEN_REDUCE_EXTREME_ARGMAX = 2
+    MIOPEN_REDUCE_EXTREME_MIN = 3
+    MIOPEN_REDUCE_EXTREME_MAX = 4
+
+class miopenRNGType_t(IntEnum):
+    MIOPEN_RNG_PSEUDO_XORWOW = 0
 
 class miopenProblemDirection_t(IntEnum):
     miopenProblemDirectionForward = 0
@@ -306,6 +348,8 @@ miopenLRNWithinChannel: Final = miopenLRNMode_t.miopenLRNWithinChannel
 miopenLRNCrossChannel: Final = miopenLRNMode_t.miopenLRNCrossChannel
 miopenBNPerActivation: Final = miopenBatchNormMode_t.miopenBNPerActivation
 miopenBNSpatial: Final = miopenBatchNormMode_t.miopenBNSpatial
+miopenVerticalFusion: Final = miopenFusionDirection_t.miopenVerticalFusion
+miopenHorizontalFusion: Final = miopenFusionDirection_t.miopenHorizontalFusion
 MIOPEN_ELEMENTWISE_AFFINE: Final = miopenNormMode_t.MIOPEN_ELEMENTWISE_AFFINE
 MIOPEN_WEIGHT_BIAS: Final = miopenNormMode_t.MIOPEN_WEIGHT_BIAS
 MIOPEN_ELEMENTWISE_AFFINE_FUSED_ADD: Final = miopenNormMode_t.MIOPEN_ELEMENTWISE_AFFINE_FUSED_ADD
@@ -327,6 +371,34 @@ MIOPEN_SOFTMAX_ACCURATE: Final = miopenSoftmaxAlgorithm_t.MIOPEN_SOFTMAX_ACCURAT
 MIOPEN_SOFTMAX_LOG: Final = miopenSoftmaxAlgorithm_t.MIOPEN_SOFTMAX_LOG
 MIOPEN_SOFTMAX_MODE_INSTANCE: Final = miopenSoftmaxMode_t.MIOPEN_SOFTMAX_MODE_INSTANCE
 MIOPEN_SOFTMAX_MODE_CHANNEL: Final = miopenSoftmaxMode_t.MIOPEN_SOFTMAX_MODE_CHANNEL
+MIOPEN_REDUCE_TENSOR_ADD: Final = miopenReduceTensorOp_t.MIOPEN_REDUCE_TENSOR_ADD
+MIOPEN_REDUCE_TENSOR_MUL: Final = miopenReduceTensorOp_t.MIOPEN_REDUCE_TENSOR_MUL
+MIOPEN_REDUCE_TENSOR_MIN: Final = miopenReduceTensorOp_t.MIOPEN_REDUCE_TENSOR_MIN
+MIOPEN_REDUCE_TENSOR_MAX: Final = miopenReduceTensorOp_t.MIOPEN_REDUCE_TENSOR_MAX
+MIOPEN_REDUCE_TENSOR_AMAX: Final = miopenReduceTensorOp_t.MIOPEN_REDUCE_TENSOR_AMAX
+MIOPEN_REDUCE_TENSOR_AVG: Final = miopenReduceTensorOp_t.MIOPEN_REDUCE_TENSOR_AVG
+MIOPEN_REDUCE_TENSOR_NORM1: Final = miopenReduceTensorOp_t.MIOPEN_REDUCE_TENSOR_NORM1
+MIOPEN_REDUCE_TENSOR_NORM2: Final = miopenReduceTensorOp_t.MIOPEN_REDUCE_TENSOR_NORM2
+MIOPEN_REDUCE_TENSOR_MUL_NO_ZEROS: Final = miopenReduceTensorOp_t.MIOPEN_REDUCE_TENSOR_MUL_NO_ZEROS
+MIOPEN_REDUCE_TENSOR_NO_INDICES: Final = miopenReduceTensorIndices_t.MIOPEN_REDUCE_TENSOR_NO_INDICES
+MIOPEN_REDUCE_TENSOR_FLATTENED_INDICES: Final = miopenReduceTensorIndices_t.MIOPEN_REDUCE_TENSOR_FLATTENED_INDICES
+MIOPEN_32BIT_INDICES: Final = miopenIndicesType_t.MIOPEN_32BIT_INDICES
+MIOPEN_64BIT_INDICES: Final = miopenIndicesType_t.MIOPEN_64BIT_INDICES
+MIOPEN_16BIT_INDICES: Final = miopenIndicesType_t.MIOPEN_16BIT_INDICES
+MIOPEN_8BIT_INDICES: Final = miopenIndicesType_t.MIOPEN_8BIT_INDICES
+MIOPEN_REDUCE_CALCULATION_NOT_PROPAGATE_NAN: Final = (
+    miopenReduceCalculationNanPropagation_t.MIOPEN_REDUCE_CALCULATION_NOT_PROPAGATE_NAN
+)
+MIOPEN_REDUCE_CALCULATION_PROPAGATE_NAN: Final = (
+    miopenReduceCalculationNanPropagation_t.MIOPEN_REDUCE_CALCULATION_PROPAGATE_NAN
+)
+MIOPEN_REDUCE_CALCULATION_PROD: Final = miopenReduceCalculationOp_t.MIOPEN_REDUCE_CALCULATION_PROD
+MIOPEN_REDUCE_CALCULATION_SUM: Final = miopenReduceCalculationOp_t.MIOPEN_REDUCE_CALCULATION_SUM
+MIOPEN_REDUCE_EXTREME_ARGMIN: Final = miopenReduceExtremeOp_t.MIOPEN_REDUCE_EXTREME_ARGMIN
+MIOPEN_REDUCE_EXTREME_ARGMAX: Final = miopenReduceExtremeOp_t.MIOPEN_REDUCE_EXTREME_ARGMAX
+MIOPEN_REDUCE_EXTREME_MIN: Final = miopenReduceExtremeOp_t.MIOPEN_REDUCE_EXTREME_MIN
+MIOPEN_REDUCE_EXTREME_MAX: Final = miopenReduceExtremeOp_t.MIOPEN_REDUCE_EXTREME_MAX
+MIOPEN_RNG_PSEUDO_XORWOW: Final = miopenRNGType_t.MIOPEN_RNG_PSEUDO_XORWOW
 miopenProblemDirectionForward: Final = miopenProblemDirection_t.miopenProblemDirectionForward
 miopenProblemDirectionBackward: Final = miopenProblemDirection_t.miopenProblemDirectionBackward
 miopenProblemDirectionBackwardWeights: Final = miopenProblemDirection_t.miopenProblemDirectionBackwardWeights
@@ -373,8 +445,12 @@ __all__ = [  # noqa: RUF022 - in the order of the header
     "miopenConvFwdAlgorithm_t", "miopenConvBwdDataAlgorithm_t", "miopenConvBwdWeightsAlgorithm_t",
     "miopenConvAlgorithm_t", "miopenConvolutionFindMode_t", "miopenPoolingMode_t",
     "miopenPoolingWorkspaceIndexMode_t", "miopenNanPropagation_t",
-    "miopenLRNMode_t", "miopenBatchNormMode_t", "miopenNormMode_t", "miopenActivationMode_t",
-    "miopenSoftmaxAlgorithm_t", "miopenSoftmaxMode_t", "miopenProblemDirection_t", "miopenFindResultsOrder_t",
+    "miopenLRNMode_t", "miopenBatchNormMode_t", "miopenFusionDirection_t", "miopenNormMode_t", "miopenActivationMode_t",
+    "miopenSoftmaxAlgorithm_t", "miopenSoftmaxMode_t",
+    "miopenReduceTensorOp_t", "miopenReduceTensorIndices_t", "miopenIndicesType_t",
+    "miopenReduceCalculationNanPropagation_t", "miopenReduceCalculationOp_t", "miopenReduceExtremeOp_t",
+    "miopenRNGType_t",
+    "miopenProblemDirection_t", "miopenFindResultsOrder_t",
     "miopenTensorArgumentId_t", "miopenAlphaBetaCase_t", "miopenStatusSuccess", "miopenStatusNotInitialized",
     "miopenStatusInvalidValue", "miopenStatusBadParm", "miopenStatusAllocFailed", "miopenStatusInternalError",
     "miopenStatusNotImplemented", "miopenStatusUnknownError", "miopenStatusUnsupportedOp",
@@ -408,6 +484,14 @@ __all__ = [  # noqa: RUF022 - in the order of the header
     "miopenActivationSOFTRELU", "miopenActivationABS", "miopenActivationPOWER", "miopenActivationCLIPPEDRELU",
     "miopenActivationLEAKYRELU", "miopenActivationELU", "MIOPEN_SOFTMAX_FAST", "MIOPEN_SOFTMAX_ACCURATE",
     "MIOPEN_SOFTMAX_LOG", "MIOPEN_SOFTMAX_MODE_INSTANCE", "MIOPEN_SOFTMAX_MODE_CHANNEL",
+    "MIOPEN_REDUCE_TENSOR_ADD", "MIOPEN_REDUCE_TENSOR_MUL", "MIOPEN_REDUCE_TENSOR_MIN", "MIOPEN_REDUCE_TENSOR_MAX",
+    "MIOPEN_REDUCE_TENSOR_AMAX", "MIOPEN_REDUCE_TENSOR_AVG", "MIOPEN_REDUCE_TENSOR_NORM1",
+    "MIOPEN_REDUCE_TENSOR_NORM2", "MIOPEN_REDUCE_TENSOR_MUL_NO_ZEROS", "MIOPEN_REDUCE_TENSOR_NO_INDICES",
+    "MIOPEN_REDUCE_TENSOR_FLATTENED_INDICES", "MIOPEN_32BIT_INDICES", "MIOPEN_64BIT_INDICES", "MIOPEN_16BIT_INDICES",
+    "MIOPEN_8BIT_INDICES", "MIOPEN_REDUCE_CALCULATION_NOT_PROPAGATE_NAN", "MIOPEN_REDUCE_CALCULATION_PROPAGATE_NAN",
+    "MIOPEN_REDUCE_CALCULATION_PROD", "MIOPEN_REDUCE_CALCULATION_SUM", "MIOPEN_REDUCE_EXTREME_ARGMIN",
+    "MIOPEN_REDUCE_EXTREME_ARGMAX", "MIOPEN_REDUCE_EXTREME_MIN", "MIOPEN_REDUCE_EXTREME_MAX",
+    "MIOPEN_RNG_PSEUDO_XORWOW",
     "miopenProblemDirectionForward", "miopenProblemDirectionBackward", "miopenProblemDirectionBackwardWeights",
     "miopenProblemDirectionInference", "miopenFindResultsOrderByTime", "miopenFindResultsOrderByWorkspaceSize",
     "miopenTensorArgumentIdInvalid", "miopenTensorConvolutionX", "miopenTensorConvolutionW",

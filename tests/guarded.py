@@ -24,11 +24,12 @@ def strides_of(lens: tuple[int, ...], layout: str) -> tuple[int, ...]:
     Padded, no two elements lie together; "packed with gaps" and "channels last with gaps" have them between all but
     the closest.
     """
-    order = [0, *range(2, len(lens)), 1] if layout.startswith("channels last") else list(range(len(lens)))
+    last = layout.startswith("channels last") and len(lens) > 1
+    order = [0, *range(2, len(lens)), 1] if last else list(range(len(lens)))
     strides, step = [0] * len(lens), 2 if layout == "padded" else 1
     for axis in reversed(order):
         strides[axis] = step
-        step *= lens[axis]
+        step *= max(lens[axis], 1)
         if layout == "padded":
             step += 1
         elif layout.endswith("with gaps"):

@@ -362,7 +362,8 @@ NUMBERS = [
 # Descriptors by the parameters that take them; all others take tensors.
 KINDS = {"convDesc": ConvolutionDescriptor, "poolDesc": miopyx.PoolingDescriptor,
          "activDesc": miopyx.ActivationDescriptor, "lrnDesc": miopyx.LRNDescriptor,
-         "softmaxDesc": miopyx.SoftmaxDescriptor}
+         "softmaxDesc": miopyx.SoftmaxDescriptor, "reduceTensorDesc": miopyx.ReduceTensorDescriptor,
+         "dropoutDesc": miopyx.DropoutDescriptor}
 
 
 class Hostile:
@@ -399,6 +400,8 @@ SENSIBLE = {
     **dict.fromkeys(("activAlpha", "activBeta", "activGamma", "lrnAlpha", "lrnBeta", "lrnK", "alpha", "beta"),
                     (0.5, 1, 2.0)),
     "index_type": tuple(miopyx.miopenIndexType_t), "workspace_index": (0, 1), "bn_mode": (0, 1), "algorithm": (0, 1, 2),
+    "reduceTensorOp": tuple(miopyx.miopenReduceTensorOp_t), "reduceTensorCompType": (0, 1, 5, 6),
+    **dict.fromkeys(("reduceTensorNanOpt", "reduceTensorIndices", "reduceTensorIndicesType"), (0, 0, 0, 1)),
     "lrnN": (1, 3, 5), **dict.fromkeys(("pad_h", "pad_w"), (0, 1)),
     **dict.fromkeys(("windowHeight", "windowWidth"), (2, 3)), "ceil_mode": (False, True), "divisor_override": (3, -1),
 }

@@ -64,6 +64,9 @@ MAKE = {
     **{name: lambda more={name: value}: PoolingDescriptor("average", (2, 3), (0, 1), (2, 1), **more)
        for name, value in (("dilations", (2, 1)), ("end_pads", (1, 0)), ("ceil_mode", True), ("divisor_override", -3))},
     "no lrn": LRNDescriptor, "lrn": lambda: LRNDescriptor("cross", 5, 0.1, 0.2, 0.3),
+    "no reduction": miopyx.ReduceTensorDescriptor, "sum": lambda: miopyx.ReduceTensorDescriptor("add"),
+    "extreme": lambda: miopyx.ReduceTensorDescriptor("max", "float64", 1, 1),
+    "no dropout": miopyx.DropoutDescriptor, "dropout": lambda: miopyx.DropoutDescriptor(0.25, None, 0, 7, True),
     "softmax": lambda: SoftmaxDescriptor(), "log": lambda: SoftmaxDescriptor(algorithm="log"),
 }
 

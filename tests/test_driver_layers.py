@@ -53,6 +53,14 @@ LINES = {
     f"t5layernorm {SIZES} -m 5": 2,
     f"t5layernorm {SIZES}": 2,
     f"groupnorm {SIZES} -F 0 -m 1 -g 3": 2,
+    **{f"reduce -D 5,6,7 -R 0,2 -O {op} -I 1 -N {op % 2} -A 0.5 -B {op % 3}": 1 for op in range(9)},
+    "reduce -D 40,30 -R 1 -C 6": 1,
+    "reducecalculation -X 9x8x7": 1,
+    "reducecalculation -X 9x8x7 -O 1 -R 2 -N 1": 1,
+    **{f"reduceextreme -X 9x8x7 -O {op}": 1 for op in range(1, 5)},
+    "dropout -d 5,6,7 -p 0.3 -l 5 -m 6": 2,
+    "dropout -d 50 -e 1 -F 1": 1,
+    "dropout -d 50,3 -p 1 -F 2": 1,
     f"tensorop {SIZES} -v 2.5": 1,
     f"tensorop {SIZES} -o 1 -v 0.5": 1,
     **{f"tensorop {SIZES} -o {op} -A 0.5 -B 2 -G {op % 2}": 1 for op in range(2, 6)},
@@ -64,7 +72,9 @@ ON_DEVICES = ("pool -W 3x4x9x8,NCHW", f"activ {SIZES} --in_d 3 --layout NDHWC", 
               f"bnorm {SIZES} -m 1 -s 1 -r 1 -F 1", f"bnorm {SIZES} -m 1 -b 1 -s 1",
               f"bnorm {SIZES} -m 1 -F 1 -r 1 -Q 1 -f 2",
               f"softmax {SIZES} -m 0 -a 0 -A 0.5 -B 2", f"tensorop {SIZES} -o 2 --b_lens 1x6x1x1 -i 3",
-              f"groupnorm {SIZES} -F 0 -m 1 -g 3")
+              f"groupnorm {SIZES} -F 0 -m 1 -g 3", "reduce -D 5,6,7 -R 0,2 -O 3 -I 1 -N 1 -A 0.5 -B 0",
+              "reducecalculation -X 9x8x7 -O 1 -R 2 -N 1", "reduceextreme -X 9x8x7 -O 4",
+              "dropout -d 5,6,7 -p 0.3 -l 5 -m 6")
 SPELLINGS = ("bnormfp16fp32", "bnormbfp16fp32")
 
 
@@ -104,6 +114,11 @@ def test_flags(family, capsys):
                "activ_mode": 0, "activ_alpha": 1.0, "activ_beta": 1.0, "inverse_variance": 0, "ping_pong_buffers": 0}),
     ("softmax", {"batchsize": 100, "in_channels": 3, "in_h": 32, "alpha": 1.0, "beta": 0.0, "algorithm": 1, "mode": 1}),
     ("layernorm", {"forw": 1, "batchsize": 100, "in_w": 32, "eps": 1e-5, "normalized_dim": 3, "mode": 0}),
+    ("reduce", {"DimLengths": "100,60,16,240", "DimsToReduce": "0,2", "ReduceOp": 0, "CompType": 1, "NanPropagation": 0,
+                "IndicesUsed": 0, "alpha": 1.0, "beta": 0.0, "iter": 1}),
+    ("reducecalculation", {"input": "256x4x8732", "DimToReduce": 1, "ReduceCalculationOp": 2, "iter": 10}),
+    ("reduceextreme", {"input": "21x500x375", "DimToReduce": 0, "ReduceExtremeOp": 1, "iter": 10}),
+    ("dropout", {"forw": 0, "input_dim": "4", "dropout": 0.5, "seed_low": 0, "seed_high": 0, "use_mask": 0, "iter": 1}),
     ("tensorop", {"tensor_op": 0, "alpha1": 1.0, "alpha2": 1.0, "beta": 0.0, "tensor_val": 1.0, "batchsize": 64}),
 ])
 def test_defaults_are_miopendrivers(operation, defaults):
@@ -118,6 +133,8 @@ def test_defaults_are_miopendrivers(operation, defaults):
     "bnorm -F 1 -b 1", "bnorm -f 10", "bnorm -I 1", "bnorm -b 1 -I 1", "bnorm -Q 1", "bnorm -F 2 -r 1 -Q 1",
     "softmax -a 3", "tensorop -o 6", "tensorop --b_lens 1x", "tensorop -v inf",
     "layernorm -m 2", "layernorm -o 6", "t5layernorm -m 1", "groupnorm -g 0", "groupnorm --layout NHWC",
+    "reduce -R 4", "reduce -R 0,0", "reduce -D 4x5", "reduce -O 9", "reduceextreme -O 0",
+    "reducecalculation -R 3", "dropout -d 4x5", "dropout -f 1", "dropout -l -1",
     "conv -W 1x1x2x2", "poolint8",
 ])
 def test_lines_that_do_not_parse(line, capsys):
@@ -130,7 +147,7 @@ def test_lines_that_do_not_parse(line, capsys):
 @pytest.mark.parametrize("line", [
     "pool -y 0", "pool -p -1", "pool -v 0", "pool -W 1x1x2x2", "pool -W 0x1x9x9", "activ -n 0", "bnorm -c -1",
     "activ --in_d 2 --layout NHWC", "tensorop --b_lens 2x3x1x1 -o 2", "lrn -N 0",
-    "layernorm -o 5", "groupnorm -g 2",
+    "layernorm -o 5", "groupnorm -g 2", "reduce -D 0,5 -R 1", "dropout -p 1.5",
 ])
 def test_what_the_library_refuses(line, capsys):
     code = main([*line.split(), "--device", "host"])

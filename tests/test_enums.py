@@ -43,6 +43,13 @@ miopenNormMode_t: MIOPEN_, ELEMENTWISE_AFFINE WEIGHT_BIAS ELEMENTWISE_AFFINE_FUS
 miopenActivationMode_t: miopenActivation, PASTHRU LOGISTIC TANH RELU SOFTRELU ABS POWER CLIPPEDRELU LEAKYRELU ELU
 miopenSoftmaxAlgorithm_t: MIOPEN_SOFTMAX_, FAST ACCURATE LOG
 miopenSoftmaxMode_t: MIOPEN_SOFTMAX_MODE_, INSTANCE CHANNEL
+miopenReduceTensorOp_t: MIOPEN_REDUCE_TENSOR_, ADD MUL MIN MAX AMAX AVG NORM1 NORM2 MUL_NO_ZEROS
+miopenReduceTensorIndices_t: MIOPEN_REDUCE_TENSOR_, NO_INDICES FLATTENED_INDICES
+miopenIndicesType_t: MIOPEN_, 32BIT_INDICES 64BIT_INDICES 16BIT_INDICES 8BIT_INDICES
+miopenReduceCalculationNanPropagation_t: MIOPEN_REDUCE_CALCULATION_, NOT_PROPAGATE_NAN PROPAGATE_NAN
+miopenReduceCalculationOp_t: MIOPEN_REDUCE_CALCULATION_, PROD=1 SUM
+miopenReduceExtremeOp_t: MIOPEN_REDUCE_EXTREME_, ARGMIN=1 ARGMAX MIN MAX
+miopenRNGType_t: MIOPEN_RNG_, PSEUDO_XORWOW
 miopenProblemDirection_t: miopenProblemDirection, Forward Backward BackwardWeights Inference=4
 miopenFindResultsOrder_t: miopenFindResultsOrder, ByTime ByWorkspaceSize
 miopenTensorArgumentId_t: miopen, TensorArgumentIdInvalid TensorConvolutionX TensorConvolutionW TensorConvolutionY

@@ -61,9 +61,14 @@ def test_descriptors_to_the_byte():
     for desc, text in ((pool, "miopenPoolingAverageInclusive, 3, 2, 1, 0, 2, 1, "),
                        (lrn, "miopenLRNCrossChannel, 5, 0.001, 0.75, 1, "),
                        (activ, "miopenActivationCLIPPEDRELU, 6, 0.5, 1, "),
+                       (mi.ReduceTensorDescriptor("max", "float64", 1, 1),
+                        "MIOPEN_REDUCE_TENSOR_MAX, miopenDouble, MIOPEN_PROPAGATE_NAN, "
+                        "MIOPEN_REDUCE_TENSOR_FLATTENED_INDICES, "),
+                       (mi.DropoutDescriptor(0.5, None, 0, 3, True), "0.5, 3, 1, 0, "),
                        (softmax, "MIOPEN_SOFTMAX_LOG, MIOPEN_SOFTMAX_MODE_INSTANCE, 1, 0.5, ")):
         assert logged._text("desc", desc) == text
-    for kind in (mi.PoolingDescriptor, mi.LRNDescriptor, mi.ActivationDescriptor, mi.SoftmaxDescriptor):
+    for kind in (mi.PoolingDescriptor, mi.LRNDescriptor, mi.ActivationDescriptor, mi.SoftmaxDescriptor,
+                 mi.ReduceTensorDescriptor, mi.DropoutDescriptor):
         assert logged._text("desc", kind()) != ""
 
 
@@ -120,6 +125,17 @@ def test_others_to_the_byte():
         ("miopenBatchNormForwardTrainingActivation",
          {**both, "bn_mode": 0, "scaleDesc": p, "activDesc": mi.ActivationDescriptor(), "resultRunningMean": None,
           "resultSaveMean": x}, f"bnormfp16fp32 {size} -m 0 --forw 1 -b 0 -s 1 -r 0 -t 1"),
+        ("miopenReduceTensor", {"reduceTensorDesc": mi.ReduceTensorDescriptor(3, "float32", 1, 1), "aDesc": x,
+                                "cDesc": TensorDescriptor("float16", (2, 1, 8, 1)), "alpha": 2, "beta": 0.5},
+         "reducefp16 -D 2,3,8,9 -R 1,3 -O 3 -C 1 -N 1 -I 1 -A 2 -B 0.5 -t 1"),
+        ("miopenReduceCalculationForward", {"xDesc": x, "dim": 2, "reduceCalculationOp": 1, "nanPropagation": 1},
+         "reducecalculationfp16 -X 2x3x8x9 -R 2 -O 1 -N 1 -t 1"),
+        ("reduce_calculation", {"xDesc": x, "dim": 1, "op": "sum", "nanPropagation": 1},
+         "reducecalculationfp16 -X 2x3x8x9 -R 1 -O 2 -N 1 -t 1"),
+        ("miopenReduceExtremeForward", {"xDesc": p, "dim": 0, "reduceExtremeOp": 4, "yDesc": None},
+         "reduceextreme -X 1x3x1x1 -R 0 -O 4 -t 1"),
+        ("miopenDropoutBackward", {"dropoutDesc": mi.DropoutDescriptor(0.25, None, 0, 7 << 32 | 5, True), **four},
+         "dropoutfp16 -F 2 -d 2,3,8,9 -p 0.25 -l 5 -m 7 -e 1 -t 1"),
         ("miopenSetTensor", {"yDesc": x, "alpha": 0.5}, f"tensoropfp16 {size} -o 0 -v 0.5 -t 1"),
         ("miopenOpTensor", {"aDesc": x, "cDesc": x, "bDesc": TensorDescriptor("float16", (1, 3, 1, 1)), "tensorOp": 1,
                             "alpha1": 1, "alpha2": 2, "beta": 3},
@@ -283,6 +299,7 @@ def test_what_the_driver_cannot_run_has_no_command(capsys):
 def test_every_layer_function_has_a_builder():
     computes = re.compile(r"miopen(Pooling|Activation|LRN|Softmax|BatchNorm(alization)?)(Forward|Backward).*|"
                           r"miopen((Add|T5)?Layer|Group)Norm(Forward|Backward)|"
+                          r"miopenReduce(Tensor|(Calculation|Extreme)Forward)|miopenDropout(Forward|Backward)|"
                           r"miopen(Op|Set|Scale)Tensor")
     for module in logged.MODULES:
         for name in module.__all__:

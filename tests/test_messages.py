@@ -115,6 +115,12 @@ TAKERS = {
     "miopenLRNMode_t": (lambda v: mi.LRNDescriptor(v).mode, {"within_channel": 0, "cross": 1, "CrossChannel": 1}),
     "miopenSoftmaxAlgorithm_t": (lambda v: mi.SoftmaxDescriptor(algorithm=v).algorithm, {"fast": 0, "log": 2}),
     "miopenSoftmaxMode_t": (lambda v: mi.SoftmaxDescriptor(mode=v).mode, {"instance": 0, "channel": 1}),
+    "miopenReduceTensorOp_t": (lambda v: mi.ReduceTensorDescriptor(v).op, {"add": 0, "sum": 0, "AVG": 5, "norm2": 7}),
+    "miopenReduceTensorIndices_t": (lambda v: mi.ReduceTensorDescriptor("max", indices=v).indices,
+                                    {"none": 0, "flattened_indices": 1}),
+    "miopenIndicesType_t": (lambda v: mi.ReduceTensorDescriptor("add", indices_type=v).indices_type,
+                            {"32bit_indices": 0, "uint8": 3}),
+    "miopenRNGType_t": (lambda v: mi.DropoutDescriptor(0.5, rng_mode=v).rng_mode, {"pseudo_xorwow": 0, "xorwow": 0}),
     "miopenIndexType_t": (lambda v: mi.PoolingDescriptor("max", (2, 2), index_type=v).workspace_index_type,
                           {"uint8": 0, "uint64": 3}),
     "miopenPoolingWorkspaceIndexMode_t": (
@@ -184,7 +190,7 @@ def test_members_print_as_their_names_and_stay_numbers():
 
 def test_descriptors_unset_set_and_destroyed_look_different():
     made = [(mi.TensorDescriptor, "float32", (1, 2)), (mi.PoolingDescriptor, "max", (2, 2)),
-            (mi.LRNDescriptor, "cross")]
+            (mi.LRNDescriptor, "cross"), (mi.ReduceTensorDescriptor, "add"), (mi.DropoutDescriptor, 0.5)]
     for kind, *arguments in made:
         unset, ready, gone = kind(), kind(*arguments), kind(*arguments)
         assert repr(unset) == f"<{kind.__name__} never set>"

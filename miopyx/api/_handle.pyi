@@ -5,11 +5,21 @@ import pyopencl
 
 from miopyx.engine._handle import Handle as _Handle
 from miopyx.engine._plan import Plan
-from miopyx.enums import miopenBatchNormMode_t, miopenSoftmaxAlgorithm_t, miopenSoftmaxMode_t, miopenTensorOp_t
+from miopyx.enums import (
+    miopenBatchNormMode_t,
+    miopenReduceCalculationNanPropagation_t,
+    miopenReduceCalculationOp_t,
+    miopenReduceExtremeOp_t,
+    miopenSoftmaxAlgorithm_t,
+    miopenSoftmaxMode_t,
+    miopenTensorOp_t,
+)
 from miopyx.problem._activation import ActivationDescriptor
 from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, _Int
+from miopyx.problem._dropout import DropoutDescriptor
 from miopyx.problem._lrn import LRNDescriptor
 from miopyx.problem._pooling import PoolingDescriptor
+from miopyx.problem._reduce import ReduceTensorDescriptor
 
 VERSION: Final[tuple[int, int, int]]
 
@@ -121,6 +131,39 @@ class Handle(_Handle):
         dx_desc: TensorDescriptor,
         algorithm: miopenSoftmaxAlgorithm_t | _Int = 1,
         mode: miopenSoftmaxMode_t | _Int = 1,
+    ) -> Plan: ...
+    def reduce_tensor(
+        self, reduce_desc: ReduceTensorDescriptor, a_desc: TensorDescriptor, c_desc: TensorDescriptor
+    ) -> Plan: ...
+    def reduce_calculation(
+        self,
+        x_desc: TensorDescriptor,
+        y_desc: TensorDescriptor,
+        dim: _Int,
+        op: miopenReduceCalculationOp_t | _Int = 2,
+        nan_propagation: miopenReduceCalculationNanPropagation_t | _Int = 1,
+    ) -> Plan: ...
+    def reduce_extreme(
+        self,
+        x_desc: TensorDescriptor,
+        y_desc: TensorDescriptor | None,
+        index_desc: TensorDescriptor,
+        dim: _Int,
+        op: miopenReduceExtremeOp_t | _Int,
+    ) -> Plan: ...
+    def dropout_forward(
+        self,
+        dropout_desc: DropoutDescriptor,
+        x_desc: TensorDescriptor,
+        y_desc: TensorDescriptor,
+        reserve: bool | _Int = True,
+    ) -> Plan: ...
+    def dropout_backward(
+        self,
+        dropout_desc: DropoutDescriptor,
+        dy_desc: TensorDescriptor,
+        dx_desc: TensorDescriptor,
+        reserve: bool | _Int = True,
     ) -> Plan: ...
     def layer_norm_forward(
         self,

@@ -17,6 +17,8 @@ from ._layernorm import (
     plan_add_layer_norm_backward, plan_add_layer_norm_forward, plan_group_norm_backward, plan_group_norm_forward,
     plan_layer_norm_backward, plan_layer_norm_forward, plan_t5_layer_norm_backward, plan_t5_layer_norm_forward,
 )
+from ._dropout import plan_dropout_backward, plan_dropout_forward
+from ._reduce import plan_reduce_calculation, plan_reduce_extreme, plan_reduce_tensor
 from ._softmax import plan_softmax_backward, plan_softmax_forward
 from ._tensor_ops import (
     plan_cast_tensor, plan_copy_tensor, plan_op_tensor, plan_scale_tensor, plan_set_tensor, plan_transform_tensor,
@@ -460,6 +462,122 @@ class Handle(_Handle):
             As miopenSoftmaxBackward_V2 raises for descriptors that do not fit each other.
         """
         return plan_softmax_backward(self, y_desc, dy_desc, dx_desc, algorithm, mode)
+
+    def reduce_tensor(self, reduce_desc, a_desc, c_desc):
+        """Return a prepared plan: ``plan(a, c, indices, alpha=1, beta=0)`` computes c = alpha * op(a) + beta * c.
+
+        Where reduce_desc wants no indices the plan takes no buffer for them.
+
+        Parameters
+        ----------
+        reduce_desc : ReduceTensorDescriptor
+        a_desc, c_desc : TensorDescriptor
+            c has length 1 along the axes that are reduced.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenReduceTensor raises for descriptors that do not fit each other.
+        """
+        return plan_reduce_tensor(self, reduce_desc, a_desc, c_desc)
+
+    def reduce_calculation(self, x_desc, y_desc, dim, op=2, nan_propagation=1):
+        """Return a prepared plan: ``plan(x, y)`` computes the sums or products of x along one axis.
+
+        Parameters
+        ----------
+        x_desc, y_desc : TensorDescriptor
+            y lacks the axis.
+        dim : int
+        op : miopenReduceCalculationOp_t, optional
+            Default: the sum.
+        nan_propagation : miopenReduceCalculationNanPropagation_t, optional
+            Default: a NaN makes a result NaN.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenReduceCalculationForward raises for descriptors that do not fit each other.
+        """
+        return plan_reduce_calculation(self, x_desc, y_desc, dim, op, nan_propagation)
+
+    def reduce_extreme(self, x_desc, y_desc, index_desc, dim, op):
+        """Return a prepared plan: ``plan(x, y, index)`` finds the least or largest elements of x along one axis.
+
+        For ARGMIN and ARGMAX y_desc is not looked at and the plan is ``plan(x, index)``.
+
+        Parameters
+        ----------
+        x_desc, y_desc, index_desc : TensorDescriptor
+            y and the int32 index lack the axis.
+        dim : int
+        op : miopenReduceExtremeOp_t
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenReduceExtremeForward raises for descriptors that do not fit each other.
+        """
+        return plan_reduce_extreme(self, x_desc, y_desc, index_desc, dim, op)
+
+    def dropout_forward(self, dropout_desc, x_desc, y_desc, reserve=True):
+        """Return a prepared plan: ``plan(x, y, reserve, states)`` drops elements of x.
+
+        The states are the plan's last buffer.
+
+        Parameters
+        ----------
+        dropout_desc : DropoutDescriptor
+            With use_mask the mask is read from `reserve`, and the plan takes no states.
+        x_desc, y_desc : TensorDescriptor
+            Equal lengths and types; y may be x.
+        reserve : bool
+            Whether the mask is kept; otherwise None stands for it among the buffers.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenDropoutForward raises for descriptors that do not fit each other.
+        """
+        return plan_dropout_forward(self, dropout_desc, x_desc, y_desc, reserve)
+
+    def dropout_backward(self, dropout_desc, dy_desc, dx_desc, reserve=True):
+        """Return a prepared plan: ``plan(dy, dx, reserve)`` computes dx from the mask of the forward pass.
+
+        Parameters
+        ----------
+        dropout_desc : DropoutDescriptor
+        dy_desc, dx_desc : TensorDescriptor
+            Equal lengths and types; dx may be dy.
+        reserve : bool
+            False: the mask is drawn again, from states that stayed as they were: ``plan(dy, dx, None, states)``.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenDropoutBackward raises for descriptors that do not fit each other.
+        """
+        return plan_dropout_backward(self, dropout_desc, dy_desc, dx_desc, reserve)
 
     def layer_norm_forward(self, x_desc, y_desc, normalized_dim, weight_desc=None, bias_desc=None, mean_desc=None,
                            rstd_desc=None):

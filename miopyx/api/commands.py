@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
+from miopyx import enums
 from miopyx.problem._descriptors import TensorDescriptor
 
 _SUFFIX = {"float32": "", "float16": "fp16", "bfloat16": "bfp16", "float64": "fp64"}
@@ -256,6 +257,58 @@ def _batchnorm(name: str, given: Given) -> Finish:
     return finish
 
 
+def _member(enumeration: str, value: Any) -> int:
+    """Return the number of an enumeration's member, which plans take by the end of its name, too."""
+    if not isinstance(value, str):
+        return int(value)
+    members: dict[str, int] = getattr(enums, enumeration).__members__
+    return next(int(number) for member, number in members.items() if member.endswith(f"_{value.upper()}"))
+
+
+def _reduce_tensor(name: str, given: Given) -> Finish:
+    a, c = given["aDesc"], given["cDesc"]
+    desc = given["reduceTensorDesc" if name.startswith("miopen") else "reduceDesc"]
+    if c.dtype != a.dtype:
+        raise KeyError(c.dtype)
+    comments = [f"strides of {role} {braces(t.strides)}" for role, t in (("A", a), ("C", c)) if not _dense(t)]
+    axes = ",".join(str(i) for i, n in enumerate(c.lens) if n == 1)
+    command = (f"{_operation('reduce', a)} -D {','.join(map(str, a.lens))} -R {axes} -O {int(desc.op)} "
+               f"-C {int(desc.comp_type)} -N {int(desc.nan_propagation)} -I {int(desc.indices)}")
+    return lambda numbers: commented(
+        f"{command} -A {scalar(numbers.get('alpha', 1))} -B {scalar(numbers.get('beta', 0))} -t 1", comments)
+
+
+def _reduce_axis(name: str, given: Given) -> Finish:
+    x, kind = given["xDesc"], "Calculation" if "alculation" in name else "Extreme"
+    op = _member(f"miopenReduce{kind}Op_t", given[f"reduce{kind}Op" if name.startswith("miopen") else "op"])
+    command = (f"{_operation(f'reduce{kind.lower()}', x)} -X {'x'.join(map(str, x.lens))} -R {int(given['dim'])} "
+               f"-O {op}")
+    if kind == "Calculation":
+        command += f" -N {_member('miopenReduceCalculationNanPropagation_t', given['nanPropagation'])}"
+    comments = [] if _dense(x) else [f"strides of x {braces(x.strides)}"]
+    return lambda numbers: commented(f"{command} -t 1", comments)
+
+
+def _dense(desc: TensorDescriptor) -> bool:
+    """Whether a tensor has no gaps and the last axis runs fastest."""
+    step, dense = 1, True
+    for n, stride in zip(reversed(desc.lens), reversed(desc.strides), strict=True):
+        dense = dense and (n == 1 or stride == step)
+        step *= n
+    return dense
+
+
+def _dropout(name: str, given: Given) -> Finish:
+    forward = _is_forward(name)
+    desc, roles = given["dropoutDesc"], ("x", "y") if forward else ("dy", "dx")
+    tensors = _by_role(given, *roles)
+    x = tensors[roles[0]]
+    comments = [f"strides of {role} {braces(t.strides)}" for role, t in tensors.items() if not _dense(t)]
+    command = (f"{_operation('dropout', x)} -F {1 if forward else 2} -d {','.join(map(str, x.lens))} "
+               f"-p {scalar(desc.dropout)} -l {desc.seed & 0xFFFFFFFF} -m {desc.seed >> 32} -e {int(desc.use_mask)}")
+    return lambda numbers: commented(f"{command} -t 1", comments)
+
+
 _TENSOR_OPS = {"miopenSetTensor": 0, "set_tensor": 0, "miopenScaleTensor": 1, "scale_tensor": 1}
 
 
@@ -287,6 +340,9 @@ _BUILDERS: tuple[tuple[re.Pattern[str], Callable[[str, Given], Finish]], ...] = 
         (r"miopenPooling(Forward|Backward)|pooling_(forward|backward)", _pooling),
         (r"miopenActivation(Forward|Backward)|activation_(forward|backward)", _activation),
         (r"miopenLRN(Forward|Backward)|lrn_(forward|backward)", _lrn),
+        (r"miopenReduceTensor|reduce_tensor", _reduce_tensor),
+        (r"miopenReduce(Calculation|Extreme)Forward|reduce_(calculation|extreme)", _reduce_axis),
+        (r"miopenDropout(Forward|Backward)|dropout_(forward|backward)", _dropout),
         (r"miopenSoftmax(Forward|Backward)(_V2)?|softmax_(forward|backward)", _softmax),
         (r"miopen((Add|T5)?Layer|Group)Norm(Forward|Backward)|((add_|t5_)?layer|group)_norm_(forward|backward)", _norm),
         (r"miopenBatchNorm(alization(Forward(Training|Inference|InferenceInvVariance)|Backward)(_V[23])?|"

@@ -20,23 +20,40 @@ from miopyx.engine._handle import Handle
 from miopyx.engine._plan import Plan
 from miopyx.problem._activation import ActivationDescriptor
 from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, get_attribute
+from miopyx.problem._dropout import DropoutDescriptor
 from miopyx.problem._lrn import LRNDescriptor
 from miopyx.problem._pooling import PoolingDescriptor
+from miopyx.problem._reduce import ReduceTensorDescriptor
 from miopyx.problem._softmax import SoftmaxDescriptor
 from miopyx.values import logs
 
-from . import _activation, _batchnorm, _convolution, _handle, _layernorm, _lrn, _pooling, _softmax, _tensor, _tensor_ops
+from . import (
+    _activation,
+    _batchnorm,
+    _convolution,
+    _dropout,
+    _handle,
+    _layernorm,
+    _lrn,
+    _pooling,
+    _reduce,
+    _softmax,
+    _tensor,
+    _tensor_ops,
+)
 from .commands import as_in_the_header, beyond, braces, builder, commented, layout
 
 if TYPE_CHECKING:
     from miopyx.runtime._buffers import _Data
 
 # The modules whose functions are printed.
-MODULES = (_convolution, _tensor, _tensor_ops, _pooling, _activation, _lrn, _batchnorm, _softmax, _layernorm)
+MODULES = (_convolution, _tensor, _tensor_ops, _pooling, _activation, _lrn, _batchnorm, _softmax, _layernorm,
+           _reduce, _dropout)
 # Arguments that are lists of numbers and those that are memory; an array could be either.
 _LISTS = {"lens", "dimsA", "stridesA", "padA", "strideA", "dilationA", "adjA", "windowDimA"}
 _MEMORY = {
     "x", "x2", "w", "y", "b", "weight", "mean", "rstd", "workspace", "dx", "dw", "dy", "db", "workSpace", "A", "B", "C",
+    "indices", "indice", "states", "reserveSpace", "reserve",
     "src", "dst", "bnScale", "bnBias",
     "resultRunningMean", "resultRunningVariance", "resultSaveMean", "resultSaveInvVariance", "estimatedMean",
     "estimatedVariance", "estimatedInvVariance", "prevResultRunningMean", "prevResultRunningVariance",
@@ -93,9 +110,21 @@ def _softmax_text(desc: SoftmaxDescriptor) -> str:
     return f"{desc.algorithm.name}, {desc.mode.name}, {_scalar(desc.alpha)}, {_scalar(desc.beta)}, "
 
 
+def _reduce_text(desc: ReduceTensorDescriptor) -> str:
+    if desc.op is None:
+        return "never set, "
+    return ", ".join([desc.op.name, desc.comp_type.name, desc.nan_propagation.name, desc.indices.name, ""])
+
+
+def _dropout_text(desc: DropoutDescriptor) -> str:
+    if desc.dropout is None:
+        return "never set, "
+    return ", ".join([*map(_scalar, (desc.dropout, desc.seed, desc.use_mask, desc.state_evo)), ""])
+
+
 _DESCRIPTORS: tuple[tuple[type[Any], Callable[[Any], str]], ...] = (
     (PoolingDescriptor, _pooling_text), (ActivationDescriptor, _activation_text), (LRNDescriptor, _lrn_text),
-    (SoftmaxDescriptor, _softmax_text),
+    (SoftmaxDescriptor, _softmax_text), (ReduceTensorDescriptor, _reduce_text), (DropoutDescriptor, _dropout_text),
 )
 
 

@@ -34,7 +34,8 @@ enum {
     MX_OP_TENSOR = 1, MX_SET_TENSOR, MX_SCALE_TENSOR, MX_TRANSFORM_TENSOR, MX_CAST_TENSOR,
     MX_POOLING_FORWARD, MX_POOLING_BACKWARD, MX_ACTIVATION_FORWARD, MX_ACTIVATION_BACKWARD,
     MX_LRN_FORWARD, MX_LRN_BACKWARD, MX_SOFTMAX_FORWARD, MX_SOFTMAX_BACKWARD,
-    MX_BN_TRAINING, MX_BN_INFERENCE, MX_BN_BACKWARD, MX_NORM_FORWARD, MX_NORM_BACKWARD
+    MX_BN_TRAINING, MX_BN_INFERENCE, MX_BN_BACKWARD, MX_NORM_FORWARD, MX_NORM_BACKWARD, MX_REDUCE,
+    MX_DROPOUT_STATES, MX_DROPOUT_FORWARD, MX_DROPOUT_BACKWARD
 };
 
 /* c = f(a, b, c), element by element; b broadcasts where its length is 1.  Tensors that `what` has no use for are 0. */
@@ -97,5 +98,26 @@ typedef struct {
     mx_tensor weight, bias;    /* dw and db lie likewise */
     mx_tensor mean, rstd;
 } mx_layernorm_problem;
+
+/* c = alpha op(a) + beta c over the axes that c has with length 1. */
+typedef struct {
+    int64_t what;              /* MX_REDUCE */
+    int64_t op;                /* miopenReduceTensorOp_t */
+    int64_t nan;               /* REDUCE_NAN_..., problem/_reduce.pxd */
+    int64_t wide;              /* arithmetic is float64, else float32 */
+    int64_t has;               /* bit i: slot i is given */
+    mx_tensor a, c;
+    mx_tensor index;           /* of c's lengths: which of the reduced elements it was */
+    mx_tensor values, indices; /* c and index as their descriptors say them, which may lack the reduced axis */
+} mx_reduce_problem;
+
+/* Dropout, or the states that its masks come from. */
+typedef struct {
+    int64_t what;              /* MX_DROPOUT_... */
+    int64_t mask;              /* DROPOUT_..., problem/_dropout.pxd */
+    int64_t evolves;           /* the states count this call */
+    double p;                  /* the probability that an element is dropped */
+    mx_tensor x, y;            /* dy and dx backward */
+} mx_dropout_problem;
 
 #endif

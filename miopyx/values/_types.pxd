@@ -40,6 +40,10 @@ cdef extern from "miopyx/values/_types.h" nogil:
         MX_BN_BACKWARD
         MX_NORM_FORWARD
         MX_NORM_BACKWARD
+        MX_REDUCE
+        MX_DROPOUT_STATES
+        MX_DROPOUT_FORWARD
+        MX_DROPOUT_BACKWARD
 
     ctypedef struct mx_tensor:
         int64_t type
@@ -140,3 +144,20 @@ cdef extern from "miopyx/values/_types.h" nogil:
         mx_tensor x
         mx_tensor weight, bias
         mx_tensor mean, rstd
+
+    ctypedef struct mx_reduce_problem:
+        int64_t what
+        int64_t op
+        int64_t nan
+        int64_t wide
+        int64_t has
+        mx_tensor a, c
+        mx_tensor index
+        mx_tensor values, indices
+
+    ctypedef struct mx_dropout_problem:
+        int64_t what
+        int64_t mask
+        int64_t evolves
+        double p
+        mx_tensor x, y

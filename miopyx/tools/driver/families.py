@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import activ, bnorm, layernorm, lrn, pool, problem, report, softmax, tensorop
+from . import activ, bnorm, dropout, layernorm, lrn, pool, problem, reduce, report, softmax, tensorop
 from .layer import Layer, LayerRun
 from .options import CONVOLUTION, Command, Family, UsageError, Value
 from .problem import Problem
@@ -17,6 +17,8 @@ LAYERS: dict[Family, type[Layer]] = {
     softmax.FAMILY: softmax.Softmax, tensorop.FAMILY: tensorop.TensorOp,
     layernorm.LAYER_FAMILY: layernorm.LayerNorm, layernorm.ADD_FAMILY: layernorm.AddLayerNorm,
     layernorm.T5_FAMILY: layernorm.T5LayerNorm, layernorm.GROUP_FAMILY: layernorm.GroupNorm,
+    reduce.TENSOR_FAMILY: reduce.ReduceTensor, reduce.CALCULATION_FAMILY: reduce.ReduceCalculation,
+    reduce.EXTREME_FAMILY: reduce.ReduceExtreme, dropout.FAMILY: dropout.Dropout,
 }
 FAMILIES: dict[str, Family] = {
     operation: family for family in (CONVOLUTION, *LAYERS) for operation in family.operations}

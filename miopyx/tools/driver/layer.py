@@ -275,10 +275,11 @@ def check(layer: Layer, direction: Pass, host: Mapping[str, Array], before: Mapp
     for name, out in expected.items():
         memory = layer.memory[name]
         result = memory.view(host[name])
-        if np.dtype(memory.dtype).kind == "u":
+        if np.dtype(memory.dtype).kind in "iu":
             wrong = float(np.count_nonzero(result != out))
             if wrong:
                 return verify.Check(False, wrong, 0.0, "CPU", f"wrong {name}")
+            worst = worst or verify.Check(True, 0.0, direction.limit, "CPU")
             continue
         one = verify.compare(result.reshape(-1), out.reshape(-1), direction.limit, "CPU")
         if not one.ok:

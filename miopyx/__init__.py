@@ -25,6 +25,7 @@ from . import errors as errors
 from ._core import Solver as Solver
 from .api._activation import *  # noqa: F403
 from .api._batchnorm import *  # noqa: F403
+from .api._cat import *  # noqa: F403
 from .api._convolution import *  # noqa: F403
 from .api._find2 import *  # noqa: F403
 from .api._handle import *  # noqa: F403

@@ -13,7 +13,7 @@
 #include "miopyx/kernels/layers/pooling_args.h"
 
 /* Tensors of a problem, and numbers that come with each call (alpha, beta, epsilon ...), at most. */
-enum { MX_SLOTS = 9, MX_SCALARS = 4 };
+enum { MX_SLOTS = 16, MX_SCALARS = 8 };
 
 /* miopenDataType_t; FLOAT8 and BFLOAT8 are AMD's, E4M3 and E5M2 OCP's, which miopen.h does not have */
 enum {
@@ -34,7 +34,8 @@ enum {
     MX_OP_TENSOR = 1, MX_SET_TENSOR, MX_SCALE_TENSOR, MX_TRANSFORM_TENSOR, MX_CAST_TENSOR,
     MX_POOLING_FORWARD, MX_POOLING_BACKWARD, MX_ACTIVATION_FORWARD, MX_ACTIVATION_BACKWARD,
     MX_LRN_FORWARD, MX_LRN_BACKWARD, MX_SOFTMAX_FORWARD, MX_SOFTMAX_BACKWARD,
-    MX_BN_TRAINING, MX_BN_INFERENCE, MX_BN_BACKWARD, MX_NORM_FORWARD, MX_NORM_BACKWARD
+    MX_BN_TRAINING, MX_BN_INFERENCE, MX_BN_BACKWARD, MX_NORM_FORWARD, MX_NORM_BACKWARD,
+    MX_CAT, MX_CTC
 };
 
 /* c = f(a, b, c), element by element; b broadcasts where its length is 1.  Tensors that `what` has no use for are 0. */
@@ -94,5 +95,14 @@ typedef struct {
     mx_tensor weight, bias;    /* dw and db lie likewise */
     mx_tensor mean, rstd;
 } mx_layernorm_problem;
+
+/* Operations that are nothing but tensors and numbers, problem/_slots.pyx.  What is not given is 0. */
+typedef struct {
+    int64_t what;              /* MX_CAT ... */
+    int64_t flags;
+    int64_t number[8];
+    int64_t rank[MX_SLOTS];    /* of the descriptors */
+    mx_tensor t[MX_SLOTS];
+} mx_slots_problem;
 
 #endif

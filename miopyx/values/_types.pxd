@@ -40,6 +40,8 @@ cdef extern from "miopyx/values/_types.h" nogil:
         MX_BN_BACKWARD
         MX_NORM_FORWARD
         MX_NORM_BACKWARD
+        MX_CAT
+        MX_CTC
 
     ctypedef struct mx_tensor:
         int64_t type
@@ -125,3 +127,10 @@ cdef extern from "miopyx/values/_types.h" nogil:
         mx_tensor x
         mx_tensor weight, bias
         mx_tensor mean, rstd
+
+    ctypedef struct mx_slots_problem:
+        int64_t what
+        int64_t flags
+        int64_t number[8]
+        int64_t rank[16]
+        mx_tensor t[16]

@@ -27,6 +27,7 @@ from .api._activation import *  # noqa: F403
 from .api._batchnorm import *  # noqa: F403
 from .api._cat import *  # noqa: F403
 from .api._convolution import *  # noqa: F403
+from .api._ctc import *  # noqa: F403
 from .api._find2 import *  # noqa: F403
 from .api._handle import *  # noqa: F403
 from .api._layernorm import *  # noqa: F403
@@ -38,6 +39,7 @@ from .api._tensor_ops import *  # noqa: F403
 from .engine._plan import Plan as Plan
 from .errors import *  # noqa: F403
 from .problem._activation import ActivationDescriptor as ActivationDescriptor
+from .problem._ctc import CTCLossDescriptor as CTCLossDescriptor
 from .problem._descriptors import ConvolutionDescriptor as ConvolutionDescriptor
 from .problem._descriptors import TensorDescriptor as TensorDescriptor
 from .problem._lrn import LRNDescriptor as LRNDescriptor

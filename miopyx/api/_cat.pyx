@@ -20,7 +20,8 @@ cdef list _SIGNATURES = [None] * (MOST + 1)
 
 
 def _problem_of(axis, *descriptors):
-    return CatProblem(axis, descriptors[:-1], descriptors[-1])
+    count = len(descriptors) - 1
+    return CatProblem(axis, descriptors[:count], descriptors[count])
 
 
 cdef Signature _signature(int count):

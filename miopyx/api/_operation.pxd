@@ -37,6 +37,9 @@ cdef class Signature:
 cdef Invoker prepare(Handle handle, Problem problem, const uint64_t* stamp, int count, int64_t call)
 cdef int launch(Handle handle, Invoker invoker, const int* order, int count, PyObject** data, tuple names,
                 const double* scalars) except -1
+cdef Invoker invoker_of(Handle handle, Problem problem)
+cdef int run_problem(Handle handle, Problem problem, int count, const int* order, arg_t* buffers, tuple names,
+                     const double* numbers, int64_t workspace_size) except -1
 cdef tuple sequence_of(object values, int64_t count, str name)
 
 

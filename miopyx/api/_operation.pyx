@@ -113,10 +113,7 @@ cdef class Signature:
         for descriptor, kind, name in zip(descriptors, self.kinds, names):
             kept.setdefault(id(check_descriptor(descriptor, kind, name)), (descriptor, name))
         problem = self.problem_of(flags, *descriptors)
-        invoker = h.lookup(problem.data, problem.size, OPERATION)
-        if invoker is None:
-            invoker = preparing.first_applicable(h, problem)
-            h.keep(problem, OPERATION, invoker)
+        invoker = invoker_of(h, problem)
         plan = make_plan(h, invoker, self.names, tuple([descriptor for descriptor, _ in kept.values()]),
                          tuple([name for _, name in kept.values()]), _identity(self.problem_of, flags, descriptors),
                          _explaining(h, problem, invoker), self.numbers)
@@ -196,6 +193,30 @@ cdef int check_plain_scalars(object alpha, object beta, type error) except -1:
     if b != 0:
         raise error("scaled results", "beta", b, 0)
     return 0
+
+
+cdef Invoker invoker_of(Handle handle, Problem problem):
+    """Find what runs a problem, or prepare it."""
+    invoker = handle.lookup(problem.data, problem.size, OPERATION)
+    if invoker is None:
+        invoker = preparing.first_applicable(handle, problem)
+        handle.keep(problem, OPERATION, invoker)
+    return invoker
+
+
+cdef int run_problem(Handle handle, Problem problem, int count, const int* order, arg_t* buffers, tuple names,
+                     const double* numbers, int64_t workspace_size) except -1:
+    """A call whose descriptors do not say all of its problem; `numbers` are MX_SCALARS or NULL.
+
+    Buffer i goes to slot order[i], nowhere where that is -1; the workspace lies behind the buffers.
+    """
+    cdef call_t call
+    cdef double given[MX_SCALARS]
+    memset(given, 0, sizeof(given))
+    if numbers != NULL:
+        memcpy(given, numbers, sizeof(given))
+    call.order, call.count, call.data, call.workspace_size = order, count, buffers, workspace_size
+    return execute(handle, invoker_of(handle, problem), &call, names, given, None)
 
 
 cdef tuple sequence_of(object values, int64_t count, str name):

@@ -34,7 +34,7 @@ from .conv.nvidia import (
     _tf32_direct,
     _wgmma,
 )
-from .layers import _activation, _batchnorm, _bias, _cat, _empty, _layernorm, _lrn, _pooling, _softmax, _tensor_ops
+from .layers import _activation, _batchnorm, _bias, _cat, _ctc, _empty, _layernorm, _lrn, _pooling, _softmax, _tensor_ops
 
 CONV: tuple[Solver, ...] = (
     _wgmma.NvWgmmaFwd(), _wgmma.NvWgmmaBwd(), _wgmma.NvWgmmaWrw(), _taps.NvTapsWrw(),
@@ -75,6 +75,7 @@ OTHERS: dict[str, tuple[Solver, ...]] = {
     "BatchNormProblem": (_batchnorm.OpenCLBatchNorm(), _batchnorm.HostBatchNorm()),
     "BiasProblem": (_bias.OpenCLBias(), _bias.HostBias()),
     "CatProblem": (_cat.OpenCLCat(), _cat.HostCat()),
+    "CTCProblem": (_ctc.OpenCLCTC(), _ctc.HostCTC()),
     "LayerNormProblem": (_layernorm.OpenCLLayerNorm(), _layernorm.HostLayerNorm()),
     "LRNProblem": (_lrn.OpenCLLRN(), _lrn.HostLRN()),
     "PoolingProblem": (_pooling.OpenCLPooling(), _pooling.HostPooling()),

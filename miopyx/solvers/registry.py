@@ -34,7 +34,23 @@ from .conv.nvidia import (
     _tf32_direct,
     _wgmma,
 )
-from .layers import _activation, _batchnorm, _bias, _cat, _ctc, _empty, _layernorm, _lrn, _pooling, _softmax, _tensor_ops
+from .layers import (
+    _activation,
+    _batchnorm,
+    _bias,
+    _cat,
+    _ctc,
+    _elements,
+    _empty,
+    _getitem,
+    _kthvalue,
+    _layernorm,
+    _lrn,
+    _multimargin,
+    _pooling,
+    _softmax,
+    _tensor_ops,
+)
 
 CONV: tuple[Solver, ...] = (
     _wgmma.NvWgmmaFwd(), _wgmma.NvWgmmaBwd(), _wgmma.NvWgmmaWrw(), _taps.NvTapsWrw(),
@@ -69,15 +85,21 @@ CONV: tuple[Solver, ...] = (
     _naive.ConvDirectNaiveConvFwd(), _naive.ConvDirectNaiveConvBwd(), _naive.ConvDirectNaiveConvWrw(),
 )
 
+_ELEMENTS = (_elements.OpenCLElements(), _elements.HostElements())
+
 # The other operations, by the name of their problems' class.
 OTHERS: dict[str, tuple[Solver, ...]] = {
+    **dict.fromkeys(("AdamProblem", "GLUProblem", "PReLUProblem", "RoPEProblem", "SoftMarginProblem"), _ELEMENTS),
     "ActivationProblem": (_activation.OpenCLActivation(), _activation.HostActivation()),
     "BatchNormProblem": (_batchnorm.OpenCLBatchNorm(), _batchnorm.HostBatchNorm()),
     "BiasProblem": (_bias.OpenCLBias(), _bias.HostBias()),
     "CatProblem": (_cat.OpenCLCat(), _cat.HostCat()),
     "CTCProblem": (_ctc.OpenCLCTC(), _ctc.HostCTC()),
+    "GetitemProblem": (_getitem.OpenCLGetitem(), _getitem.HostGetitem()),
+    "KthProblem": (_kthvalue.OpenCLKth(), _kthvalue.HostKth()),
     "LayerNormProblem": (_layernorm.OpenCLLayerNorm(), _layernorm.HostLayerNorm()),
     "LRNProblem": (_lrn.OpenCLLRN(), _lrn.HostLRN()),
+    "MultiMarginProblem": (_multimargin.OpenCLMultiMargin(), _multimargin.HostMultiMargin()),
     "PoolingProblem": (_pooling.OpenCLPooling(), _pooling.HostPooling()),
     "SoftmaxProblem": (_softmax.OpenCLSoftmax(), _softmax.HostSoftmax()),
     "TensorProblem": (_tensor_ops.OpenCLTensor(), _tensor_ops.HostTensor()),

@@ -42,6 +42,18 @@ cdef extern from "miopyx/values/_types.h" nogil:
         MX_NORM_BACKWARD
         MX_CAT
         MX_CTC
+        MX_GLU
+        MX_GLU_BACKWARD
+        MX_PRELU_BACKWARD
+        MX_SOFT_MARGIN
+        MX_SOFT_MARGIN_BACKWARD
+        MX_ROPE
+        MX_ROPE_BACKWARD
+        MX_ADAM
+        MX_ADAM_TRANSFORMERS
+        MX_KTH
+        MX_GETITEM
+        MX_MULTI_MARGIN
 
     ctypedef struct mx_tensor:
         int64_t type

@@ -33,8 +33,8 @@ cdef enum:
     COPY = 6
     FILL = 7
 
-cdef dict TOKENS = {MX_HALF: "half", MX_FLOAT: "float", MX_DOUBLE: "double", MX_BFLOAT16: "bfloat16",
-                    MX_INT32: "int32", MX_INT8: "int8"}
+cdef dict ALL_TOKENS = {MX_HALF: "half", MX_FLOAT: "float", MX_DOUBLE: "double", MX_BFLOAT16: "bfloat16",
+                        MX_INT32: "int32", MX_INT8: "int8"}
 
 
 cdef extern from "miopyx/kernels/layers/tensor_ops_args.h" nogil:
@@ -146,7 +146,7 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
     if bits:
         defines["WIDTH"] = width
     else:
-        defines.update(A_TYPE=TOKENS[a.type], C_TYPE=TOKENS[c.type], ACC="double" if wide else "float",
+        defines.update(A_TYPE=ALL_TOKENS[a.type], C_TYPE=ALL_TOKENS[c.type], ACC="double" if wide else "float",
                        SCALAR="double" if wide else "float")
         if what == CAST:
             defines["CLAMP"] = 1 if p.flags & TENSOR_CLAMP else 0

@@ -1,0 +1,22 @@
+from miopyx.engine._handle import Handle
+from miopyx.problem._descriptors import TensorDescriptor, _Int
+from miopyx.runtime._buffers import _Data
+
+def miopenGLUForward(
+    handle: Handle,
+    inputDesc: TensorDescriptor,
+    input: _Data,
+    outputDesc: TensorDescriptor,
+    output: _Data,
+    dim: _Int,
+) -> None: ...
+def miopenGLUBackward(
+    handle: Handle,
+    inputDesc: TensorDescriptor,
+    input: _Data,
+    outputGradDesc: TensorDescriptor,
+    outputGrad: _Data,
+    inputGradDesc: TensorDescriptor,
+    inputGrad: _Data,
+    dim: _Int,
+) -> None: ...

@@ -1,0 +1,16 @@
+from miopyx.engine._handle import Handle
+from miopyx.problem._descriptors import TensorDescriptor, _Int
+from miopyx.runtime._buffers import _Data
+
+def miopenKthvalueForward(
+    handle: Handle,
+    inputDesc: TensorDescriptor,
+    input: _Data,
+    outputDesc: TensorDescriptor,
+    output: _Data,
+    indicesDesc: TensorDescriptor,
+    indices: _Data,
+    k: _Int,
+    dim: _Int = -1,
+    keepDim: bool = False,
+) -> None: ...

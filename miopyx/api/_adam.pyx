@@ -18,8 +18,7 @@ from ._operation cimport Signature, arg_t, require_handle
 from miopyx.errors import BadParmError
 from miopyx.problem._elements import AdamProblem
 
-cdef enum:
-    LARGEST = (1 << 32) - 1    # of state_step, an unsigned int
+cdef int64_t LARGEST = 0xFFFFFFFF  # of state_step, an unsigned int
 
 
 cdef Signature _signature(int what, dict slots):

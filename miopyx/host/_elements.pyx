@@ -201,7 +201,8 @@ cdef int host_elements(const void* problem, void** slots, const double* scalars,
         free(terms)
         return ALLOC_FAILED
     arithmetic = default_arithmetic()
-    run_tasks(elements_task, &c, c.tasks, width)
+    if elements != 0:
+        run_tasks(elements_task, &c, c.tasks, width)
     if given(p, ADAM_STEP) and adam:
         k = ADAM_STEP_OUT if given(p, ADAM_STEP_OUT) else ADAM_STEP
         kernels.store_row(<char*> slots[k], p.t[k].type, 0, 1, &step, 1)

@@ -100,6 +100,8 @@ cdef class SoftMarginProblem(ElementsProblem):
         else:
             if self.c.t[<int> MARGIN_DY].type != self.c.t[<int> MARGIN_X].type:
                 raise BadParmError("type differs from inputDesc's", "outputDesc", y.dtype, x.dtype)
+            if reduction == REDUCE_MEAN and self.is_empty():
+                raise BadParmError("mean of nothing", "inputDesc", self.lens(MARGIN_X), "elements")
             if elements_of(&self.c.t[<int> MARGIN_DY]) != 1:
                 raise BadParmError("elements of a reduced loss", "outputDesc", self.lens(MARGIN_DY), "one element")
         if back:
@@ -191,7 +193,7 @@ cdef class AdamProblem(ElementsProblem):
         self.output = ADAM_P_OUT if ADAM_P_OUT in given else ADAM_P
 
     cdef bint is_empty(self) noexcept:
-        return elements_of(&self.c.t[<int> ADAM_P]) == 0
+        return elements_of(&self.c.t[<int> ADAM_P]) == 0 and not given(&self.c, ADAM_STEP)  # a counter goes on
 
 
 cdef int _add(operand_t* o, int count, const mx_slots_problem* p, int slot) noexcept nogil:

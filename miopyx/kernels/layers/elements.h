@@ -90,14 +90,14 @@
 
 /* Buffers.  Those that WHAT does not have are null pointers. */
 #define BUFFER(k) __global STORAGE(T##k) *p##k, long o##k
-#define NO_BUFFER(k) __global float *p##k = 0; long o##k = 0
+#define NO_BUFFER(k) __global ACC *p##k = 0; long o##k = 0
 #if COUNT > 3
 #define ARGUMENT_3 , BUFFER(3)
 #define MISSING_3
 #else
 #define ARGUMENT_3
 #define MISSING_3 NO_BUFFER(3)
-#define T3 float
+#define T3 ACC
 #endif
 #if COUNT > 4
 #define ARGUMENT_4 , BUFFER(4)
@@ -105,7 +105,7 @@
 #else
 #define ARGUMENT_4
 #define MISSING_4 NO_BUFFER(4)
-#define T4 float
+#define T4 ACC
 #endif
 #if COUNT > 5
 #define ARGUMENT_5 , BUFFER(5)
@@ -113,7 +113,7 @@
 #else
 #define ARGUMENT_5
 #define MISSING_5 NO_BUFFER(5)
-#define T5 float
+#define T5 ACC
 #endif
 #if COUNT > 6
 #define ARGUMENT_6 , BUFFER(6)
@@ -121,7 +121,7 @@
 #else
 #define ARGUMENT_6
 #define MISSING_6 NO_BUFFER(6)
-#define T6 float
+#define T6 ACC
 #endif
 #if COUNT > 7
 #define ARGUMENT_7 , BUFFER(7)
@@ -129,7 +129,7 @@
 #else
 #define ARGUMENT_7
 #define MISSING_7 NO_BUFFER(7)
-#define T7 float
+#define T7 ACC
 #endif
 #if COUNT > 8
 #define ARGUMENT_8 , BUFFER(8)
@@ -137,7 +137,7 @@
 #else
 #define ARGUMENT_8
 #define MISSING_8 NO_BUFFER(8)
-#define T8 float
+#define T8 ACC
 #endif
 #if COUNT > 9
 #define ARGUMENT_9 , BUFFER(9)
@@ -145,7 +145,7 @@
 #else
 #define ARGUMENT_9
 #define MISSING_9 NO_BUFFER(9)
-#define T9 float
+#define T9 ACC
 #endif
 #ifndef T0
 #define T0 float

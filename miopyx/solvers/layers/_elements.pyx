@@ -94,7 +94,7 @@ cdef class OpenCLElements(OpenCLLayer):
             tensors[k] = &operands[k].t
         join_axes(w.len, &w.stride[0][0], tensors, count)
         w.lines, w.pieces, w.piece = w.len[0] * w.len[1] * w.len[2] * w.len[3], 1, w.len[4]
-        elements = w.lines * w.len[4]
+        elements = elements_of(&operands[0].t)
         defines = {"WHAT": p.what - MX_GLU, "INPUTS": inputs, "COUNT": count, "ACC": "double" if wide else "float",
                    "SCALAR": "double" if wide else "float"}
         for k in range(count):
@@ -136,7 +136,8 @@ cdef class OpenCLElements(OpenCLLayer):
             args += [Arg.scalar_of(k, wide) for k in range(7)]
         else:
             args.append(Arg.real(1.0 / elements if p.number[0] == REDUCE_MEAN and to == TERM else 1, wide))
-        steps.append(Step(KernelSpec(file, "elements", **defines), args, (groups * local,), (local,)))
+        if elements != 0:
+            steps.append(Step(KernelSpec(file, "elements", **defines), args, (groups * local,), (local,)))
         if adam and given(p, ADAM_STEP):
             width = type_size(<int> p.t[<int> ADAM_STEP].type)
             args = [Arg.slot_of(ADAM_STEP, width),

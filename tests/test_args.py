@@ -362,7 +362,7 @@ NUMBERS = [
 # Descriptors by the parameters that take them; all others take tensors.
 KINDS = {"convDesc": ConvolutionDescriptor, "poolDesc": miopyx.PoolingDescriptor,
          "activDesc": miopyx.ActivationDescriptor, "lrnDesc": miopyx.LRNDescriptor,
-         "softmaxDesc": miopyx.SoftmaxDescriptor}
+         "softmaxDesc": miopyx.SoftmaxDescriptor, "ctcLossDesc": miopyx.CTCLossDescriptor}
 
 
 class Hostile:

@@ -230,7 +230,8 @@ def test_special_numbers_stay_where_they_are(handle, gpu, bad, rng):
         m = Maker(where, "float32", rng, ("packed",))
         x, t, y = m.random((6, 40)), m.tensor((6, 40), 1.0), m.tensor((6, 40))
         x.view()[2, 7] = bad
-        miopyx.miopenSoftMarginLossForward(m.handle, x.desc, x.argument(), t.desc, t.argument(), y.desc, y.argument(), 0)
+        miopyx.miopenSoftMarginLossForward(m.handle, x.desc, x.argument(), t.desc, t.argument(), y.desc, y.argument(), 0,
+                                           None, 0)
         got = y.values()
         assert np.isfinite(np.delete(got.ravel(), 2 * 40 + 7)).all()
         np.testing.assert_equal(got[2, 7], {"inf": 0.0, "-inf": np.inf}.get(str(bad), np.nan))
@@ -282,14 +283,14 @@ def test_nothing(handle):
     x, one = TensorDescriptor("float32", (0, 4)), TensorDescriptor("float32", (1,))
     w, dw, y = (handle.upload(np.full(1, 7, "f4")) for _ in range(3))
     miopyx.miopenPReLUBackward(handle, None, 0, x, None, one, w, x, None, x, None, one, dw)
-    miopyx.miopenSoftMarginLossForward(handle, x, None, x, None, one, y, SUM)
+    miopyx.miopenSoftMarginLossForward(handle, x, None, x, None, one, y, SUM, None, 0)
     miopyx.miopenGLUForward(handle, x, None, TensorDescriptor("float32", (0, 2)), None, 1)
     for memory in (dw, y):
         out = np.empty(1, "f4")
         handle.download(memory, out)
         assert out[0] == 0
     with pytest.raises(BadParmError):
-        miopyx.miopenSoftMarginLossForward(handle, x, None, x, None, one, y, MEAN)
+        miopyx.miopenSoftMarginLossForward(handle, x, None, x, None, one, y, MEAN, None, 0)
 
 
 def desc(*lens, dtype="float32"):
@@ -308,9 +309,9 @@ WRONG = (
     (PRELU, (None, 0, A, 0, desc(6), 0, A, 0, A, 0, ONE, 0), "dweightDesc"),
     (PRELU, (None, 0, A, 0, desc(6), 0, desc(6, 4), 0, A, 0, desc(6), 0), "doutputDesc"),
     (PRELU, (None, 0, A, 0, desc(6), 0, A, 0, desc(4, 6, dtype="float16"), 0, desc(6), 0), "dinputDesc"),
-    (SOFT, (A, 0, A, 0, ONE, 0, 0), "outputDesc"), (SOFT, (A, 0, A, 0, A, 0, 1), "outputDesc"),
-    (SOFT, (A, 0, desc(6, 4), 0, A, 0, 0), "targetDesc"), (SOFT, (A, 0, A, 0, A, 0, 3), "reduction"),
-    (SOFT, (A, 0, A, 0, A, 0, "median"), "reduction"),
+    (SOFT, (A, 0, A, 0, ONE, 0, 0, None, 0), "outputDesc"), (SOFT, (A, 0, A, 0, A, 0, 1, None, 0), "outputDesc"),
+    (SOFT, (A, 0, desc(6, 4), 0, A, 0, 0, None, 0), "targetDesc"), (SOFT, (A, 0, A, 0, A, 0, 3, None, 0), "reduction"),
+    (SOFT, (A, 0, A, 0, A, 0, "median", None, 0), "reduction"),
     (ROPE, (A, 0, desc(4), 0, desc(4), 0, A, 0), "cosDesc"), (ROPE, (A, 0, desc(6), 0, ONE, 0, A, 0), "sinDesc"),
     (ROPE, (desc(4, 5), 0, desc(5), 0, desc(5), 0, desc(4, 5), 0), "xDesc"), (ROPE, (A, 0, ONE, 0, ONE, 0, A, 0), "cosDesc"),
     (ROPE, (A, 0, A, 0, A, 0, desc(6, 4), 0), "yDesc"),
@@ -339,4 +340,5 @@ def test_other_refusals(handle):
     size = miopyx.miopenGetSoftMarginLossForwardWorkspaceSize(handle, A, A, ONE, SUM)
     if size:
         with pytest.raises(UnknownError):
-            miopyx.miopenSoftMarginLossForward(handle, A, memory, A, memory, ONE, handle.upload(np.zeros(1, "f4")), SUM)
+            miopyx.miopenSoftMarginLossForward(handle, A, memory, A, memory, ONE, handle.upload(np.zeros(1, "f4")), SUM,
+                                               None, 0)

@@ -82,7 +82,8 @@ def test_torch(handle, rng):
     y, indices = np.empty(7, "f4"), np.empty(7, "i8")
     memory = [handle.upload(a) for a in (x, y, indices)]
     descs = [TensorDescriptor.of(a) for a in (x, y, indices)]
-    miopyx.miopenKthvalueForward(handle, *(v for pair in zip(descs, memory, strict=True) for v in pair), 12)
+    miopyx.miopenKthvalueForward(handle, *(v for pair in zip(descs, memory, strict=True) for v in pair), 12, -1,
+                                 False)
     handle.download(memory[1], y)
     handle.download(memory[2], indices)
     want = torch.kthvalue(torch.tensor(x), 12)
@@ -110,4 +111,5 @@ def test_refusals(host, change, parameter):
     assert (y == 7).all()
     with pytest.raises(MIOpenNotImplementedError):
         integers = TensorDescriptor("int32", (4, 6))
-        miopyx.miopenKthvalueForward(host, integers, x, TensorDescriptor("int32", (4,)), y, I, indices, 1)
+        miopyx.miopenKthvalueForward(host, integers, x, TensorDescriptor("int32", (4,)), y, I, indices, 1, 1,
+                                     False)

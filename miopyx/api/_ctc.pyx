@@ -26,7 +26,7 @@ def miopenCreateCTCLossDescriptor():
     return CTCLossDescriptor()
 
 
-def miopenSetCTCLossDescriptor(ctcLossDesc, dataType, blank_label_id=0, apply_softmax_layer=True):
+def miopenSetCTCLossDescriptor(ctcLossDesc, dataType, blank_label_id, apply_softmax_layer):
     """Set the type, the blank label, and what probs are.
 
     Parameters

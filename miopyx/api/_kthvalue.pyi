@@ -11,6 +11,6 @@ def miopenKthvalueForward(
     indicesDesc: TensorDescriptor,
     indices: _Data,
     k: _Int,
-    dim: _Int = -1,
-    keepDim: bool = False,
+    dim: _Int,
+    keepDim: bool,
 ) -> None: ...

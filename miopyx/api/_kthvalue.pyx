@@ -24,7 +24,7 @@ cdef Signature _FORWARD = Signature(
     ("inputDesc", "outputDesc", "indicesDesc"), {"input": KTH_X, "output": KTH_Y, "indices": KTH_INDICES}, scalars=0)
 
 
-def miopenKthvalueForward(handle, inputDesc, input, outputDesc, output, indicesDesc, indices, k, dim=-1, keepDim=False):
+def miopenKthvalueForward(handle, inputDesc, input, outputDesc, output, indicesDesc, indices, k, dim, keepDim):
     """The k-th smallest number of each row of input along axis dim, and the first place in the row where it is.
 
     -0 and 0 are equal, NaN comes last.
@@ -43,7 +43,7 @@ def miopenKthvalueForward(handle, inputDesc, input, outputDesc, output, indicesD
     k : int
         From 1, the smallest, to the length of dim.
     dim : int
-        0 to input's rank - 1; below 0 counted from the end.
+        0 to input's rank - 1; below 0 counted from the end, the header's default being -1.
     keepDim : bool
 
     Raises

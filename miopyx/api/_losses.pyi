@@ -21,8 +21,8 @@ def miopenSoftMarginLossForward(
     outputDesc: TensorDescriptor,
     output: _Data,
     reduction: miopenLossReductionMode_t | _Int,
-    workspace: _Data | None = None,
-    workspaceSizeInBytes: _Int = 0,
+    workspace: _Data | None,
+    workspaceSizeInBytes: _Int,
 ) -> None: ...
 def miopenSoftMarginLossBackward(
     handle: Handle,

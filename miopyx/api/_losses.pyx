@@ -67,7 +67,7 @@ def miopenGetSoftMarginLossForwardWorkspaceSize(handle, inputDesc, targetDesc, o
 
 
 def miopenSoftMarginLossForward(handle, inputDesc, input, targetDesc, target, outputDesc, output, reduction,
-                                workspace=None, workspaceSizeInBytes=0):
+                                workspace, workspaceSizeInBytes):
     """log(1 + e^(-input target)), element by element, or the sum or the mean of these losses.
 
     Arithmetic is float32, for float64 float64; the order of the sum is fixed.

@@ -243,8 +243,10 @@ static inline void compute(const V *in, V *out, const constants c)
     out[0] = in[0] > (ACC)0 ? in[1] : in[2] * in[1];
     out[1] = in[0] > (ACC)0 ? (V)0 : in[0] * in[1];
 #elif WHAT == SOFT_MARGIN
-    const V z = -in[0] * in[1];
-    out[0] = (z > (ACC)0 ? z : z != z ? z : (V)0) + log1p(exp(-fabs(z)));
+    /* log(1 + t) by log(u): what u = 1 + t rounds away is made up for (Kahan); compilers make vectors of log only. */
+    const V z = -in[0] * in[1], t = exp(-fabs(z)), u = 1 + t;
+    const V log_u = u == (ACC)1 ? t : log(u) * (t / (u - 1));
+    out[0] = (z > (ACC)0 ? z : z != z ? z : (V)0) + log_u;
 #elif WHAT == SOFT_MARGIN_BACKWARD
     out[0] = -c.rate * in[2] * in[1] / (1 + exp(in[0] * in[1]));
 #elif WHAT == ROPE
@@ -259,7 +261,10 @@ static inline void compute(const V *in, V *out, const constants c)
     V most = in[4];
 #endif
     if (!c.skipped) {
-        g = (MAXIMIZE ? -g : g) / c.scale;
+        g = MAXIMIZE ? -g : g;
+#ifdef SCALE_TYPE
+        g /= c.scale;
+#endif
         if (WHAT == ADAM && c.decay != 0) {
             if (ADAMW)
                 p -= c.rate * c.decay * p;

@@ -19,27 +19,54 @@ from miopyx.engine import _plan
 from miopyx.engine._handle import Handle
 from miopyx.engine._plan import Plan
 from miopyx.problem._activation import ActivationDescriptor
+from miopyx.problem._ctc import CTCLossDescriptor
 from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, get_attribute
 from miopyx.problem._lrn import LRNDescriptor
 from miopyx.problem._pooling import PoolingDescriptor
 from miopyx.problem._softmax import SoftmaxDescriptor
 from miopyx.values import logs
 
-from . import _activation, _batchnorm, _convolution, _handle, _layernorm, _lrn, _pooling, _softmax, _tensor, _tensor_ops
+from . import (
+    _activation,
+    _adam,
+    _batchnorm,
+    _cat,
+    _convolution,
+    _ctc,
+    _getitem,
+    _glu,
+    _handle,
+    _kthvalue,
+    _layernorm,
+    _losses,
+    _lrn,
+    _pooling,
+    _prelu,
+    _rope,
+    _softmax,
+    _tensor,
+    _tensor_ops,
+)
 from .commands import as_in_the_header, beyond, braces, builder, commented, layout
 
 if TYPE_CHECKING:
     from miopyx.runtime._buffers import _Data
 
 # The modules whose functions are printed.
-MODULES = (_convolution, _tensor, _tensor_ops, _pooling, _activation, _lrn, _batchnorm, _softmax, _layernorm)
+MODULES = (_convolution, _tensor, _tensor_ops, _pooling, _activation, _lrn, _batchnorm, _softmax, _layernorm, _cat, _ctc,
+           _losses, _glu, _prelu, _kthvalue, _getitem, _rope, _adam)
 # Arguments that are lists of numbers and those that are memory; an array could be either.
-_LISTS = {"lens", "dimsA", "stridesA", "padA", "strideA", "dilationA", "adjA", "windowDimA"}
+_LISTS = {"lens", "dimsA", "stridesA", "padA", "strideA", "dilationA", "adjA", "windowDimA", "labels", "labelLengths",
+          "inputLengths", "dims", "slices"}
 _MEMORY = {
     "x", "x2", "w", "y", "b", "weight", "mean", "rstd", "workspace", "dx", "dw", "dy", "db", "workSpace", "A", "B", "C",
     "src", "dst", "bnScale", "bnBias",
     "resultRunningMean", "resultRunningVariance", "resultSaveMean", "resultSaveInvVariance", "estimatedMean",
     "estimatedVariance", "resultBnScaleDiff", "resultBnBiasDiff", "savedMean", "savedInvVariance", "scale", "bias",
+    "input", "output", "outputGrad", "inputGrad", "doutput", "dinput", "dweight", "target", "indices", "error", "cos",
+    "sin", "probs", "losses", "gradients", "param", "grad", "expAvg", "expAvgSq", "maxExpAvgSq", "stateStep", "paramIn",
+    "paramOut", "paramOutFloat16", "gradIn", "expAvgIn", "expAvgOut", "expAvgSqIn", "expAvgSqOut", "maxExpAvgSqIn",
+    "maxExpAvgSqOut", "stateStepIn", "stateStepOut", "gradScale", "foundInf",
     "running_mean", "running_var", "saved_mean", "saved_inv", "est_mean", "est_var", "dscale", "dbias",
 }
 _LONGEST_LIST, _LONGEST_TEXT = 16, 200
@@ -91,9 +118,13 @@ def _softmax_text(desc: SoftmaxDescriptor) -> str:
     return f"{desc.algorithm.name}, {desc.mode.name}, {_scalar(desc.alpha)}, {_scalar(desc.beta)}, "
 
 
+def _ctc_text(desc: CTCLossDescriptor) -> str:
+    return f"{desc.data_type.name}, {desc.blank_label_id}, {_scalar(desc.apply_softmax_layer)}, "
+
+
 _DESCRIPTORS: tuple[tuple[type[Any], Callable[[Any], str]], ...] = (
     (PoolingDescriptor, _pooling_text), (ActivationDescriptor, _activation_text), (LRNDescriptor, _lrn_text),
-    (SoftmaxDescriptor, _softmax_text),
+    (SoftmaxDescriptor, _softmax_text), (CTCLossDescriptor, _ctc_text),
 )
 
 

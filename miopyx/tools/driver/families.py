@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import activ, bnorm, layernorm, lrn, pool, problem, report, softmax, tensorop
+from . import activ, bnorm, elements, layernorm, lrn, pool, problem, report, softmax, tensorop
 from .layer import Layer, LayerRun
 from .options import CONVOLUTION, Command, Family, UsageError, Value
 from .problem import Problem
@@ -16,7 +16,7 @@ LAYERS: dict[Family, type[Layer]] = {
     pool.FAMILY: pool.Pooling, activ.FAMILY: activ.Activation, lrn.FAMILY: lrn.LRN, bnorm.FAMILY: bnorm.BatchNorm,
     softmax.FAMILY: softmax.Softmax, tensorop.FAMILY: tensorop.TensorOp,
     layernorm.LAYER_FAMILY: layernorm.LayerNorm, layernorm.ADD_FAMILY: layernorm.AddLayerNorm,
-    layernorm.T5_FAMILY: layernorm.T5LayerNorm, layernorm.GROUP_FAMILY: layernorm.GroupNorm,
+    layernorm.T5_FAMILY: layernorm.T5LayerNorm, layernorm.GROUP_FAMILY: layernorm.GroupNorm, **elements.LAYERS,
 }
 FAMILIES: dict[str, Family] = {
     operation: family for family in (CONVOLUTION, *LAYERS) for operation in family.operations}
@@ -64,5 +64,6 @@ def overridden(command: Command, operation: str, flags: Mapping[str, Value], bat
     """Return a command with `flags`, `operation` (unless that is plain conv) and a batch size in place of its own."""
     sizes: Mapping[str, Value] = {}
     if batch:
-        sizes = pool.with_batch(command, batch) if command.family is pool.FAMILY else {"batchsize": batch}
+        sizes = (pool.with_batch(command, batch) if command.family is pool.FAMILY
+                 else {"batchsize": batch} if "batchsize" in command.family.long else {})
     return command.overridden(operation, {**flags, **sizes})

@@ -122,7 +122,7 @@ def multi_margin(s, rows, columns):
 
 
 def rope(s, rows, columns):
-    (x, tx), (c, tc), (i, ti), (y, _) = s.random(rows, columns), s.random(columns), s.random(columns), s.random(rows, columns)
+    (x, tx), (y, _), (c, tc), (i, ti) = (s.random(*lens) for lens in ((rows, columns),) * 2 + ((columns,),) * 2)
     d, one = desc(rows, columns), desc(columns)
 
     def theirs():
@@ -141,8 +141,7 @@ def adam(s, rows, columns, transformers=False):
             miopyx.miopenTransformersAdamW(s.handle, *first, None, None, *rest, True, None, None, None, None)
     else:
         def ours():
-            miopyx.miopenFusedAdam(s.handle, *first, None, None, None, None, *rest, False, False, True, None, None, None,
-                                   None)
+            miopyx.miopenFusedAdam(s.handle, *first, *[None] * 4, *rest, False, False, True, *[None] * 4)
     theirs = None
     if s.torch is not None:
         step = [s.torch.tensor(3.0, device=made[0][1].device)]
@@ -168,8 +167,8 @@ def getitem(s, rows, columns):
     i, ti = s.pair(s.rng.integers(0, places, rows))
     e, _ = s.pair(np.zeros(1, np.int32))
     d, out, index, error = desc(rows, columns), desc(places, columns), desc(rows, dtype="int64"), desc(1, dtype="int32")
-    return (lambda: miopyx.miopenGetitemBackward(s.handle, None, 0, d, dy, 1, [index], [i], out, dx, error, e, 1, [0], 0,
-                                                 None, 0),
+    return (lambda: miopyx.miopenGetitemBackward(s.handle, None, 0, d, dy, 1, [index], [i], out, dx, error, e, 1, [0],
+                                                 0, None, 0),
             lambda: tdx.index_put_((ti,), tdy, accumulate=True), 8 * rows * columns)
 
 
@@ -177,7 +176,8 @@ def ctc(s, rows, columns):
     """Rows are steps of 8 samples, columns classes; 50 labels a sample."""
     samples, count = 8, 50
     steps = max(2 * count, rows // samples)
-    (x, tx), (losses, _), (dx, _) = s.random(steps, samples, columns), s.random(samples), s.random(steps, samples, columns)
+    (x, tx), (dx, _) = (s.random(steps, samples, columns) for _ in range(2))
+    losses, _ = s.random(samples)
     labels = s.rng.integers(1, columns, samples * count).astype(np.int32)
     counts, inputs = np.full(samples, count, np.int32), np.full(samples, steps, np.int32)
     d, loss = desc(steps, samples, columns), miopyx.CTCLossDescriptor()

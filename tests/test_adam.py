@@ -126,7 +126,8 @@ class Step:
             moved = step * m / (np.sqrt(most / second) + self.eps)
             p = p - moved
         root = np.sqrt(most / (1 if self.transformers else second)) + self.eps
-        error = 8 * r * (terms + extra) * step / root + np.abs(moved) * 64 * r * (1 + (extra * extra) / (most + 1e-30) * 0.01)
+        error = 8 * r * (terms + extra) * step / root
+        error = error + np.abs(moved) * 64 * r * (1 + (extra * extra) / (most + 1e-30) * 0.01)
         self.near("param", p, u * np.abs(p) + 8 * r * (size + np.abs(moved)) + error)
         if self.copied is not None:
             u16 = ROUNDOFF[self.copied.desc.dtype]

@@ -71,7 +71,8 @@ class Batch:
         self.ctc = CTCLossDescriptor("float32", blank, softmax)
         self.blank = min(max(blank, 0), classes - 1)
         pool = [c for c in range(classes) if c != self.blank]
-        self.labels = [int(pool[i]) for i in rng.integers(0, len(pool), sum(label_lengths))] if labels is None else labels
+        drawn = rng.integers(0, len(pool), sum(label_lengths))
+        self.labels = [int(pool[i]) for i in drawn] if labels is None else labels
         values = rng.standard_normal(self.lens) * spread
         if not softmax:
             values = values - np.log(np.exp(values).sum(2, keepdims=True))

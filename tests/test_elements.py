@@ -230,8 +230,8 @@ def test_special_numbers_stay_where_they_are(handle, gpu, bad, rng):
         m = Maker(where, "float32", rng, ("packed",))
         x, t, y = m.random((6, 40)), m.tensor((6, 40), 1.0), m.tensor((6, 40))
         x.view()[2, 7] = bad
-        miopyx.miopenSoftMarginLossForward(m.handle, x.desc, x.argument(), t.desc, t.argument(), y.desc, y.argument(), 0,
-                                           None, 0)
+        miopyx.miopenSoftMarginLossForward(m.handle, x.desc, x.argument(), t.desc, t.argument(), y.desc, y.argument(),
+                                           NONE, None, 0)
         got = y.values()
         assert np.isfinite(np.delete(got.ravel(), 2 * 40 + 7)).all()
         np.testing.assert_equal(got[2, 7], {"inf": 0.0, "-inf": np.inf}.get(str(bad), np.nan))
@@ -244,10 +244,9 @@ def test_runs_are_alike(handle, gpu, rng):
         results = []
         for _ in range(3):
             dw = m.tensor((16,))
+            given = [v for t in (x, w, dy, dx, dw) for v in (t.desc, t.argument())]
             size = miopyx.miopenGetPReLUBackwardWorkspaceSize(m.handle, x.desc, w.desc)
-            sized(m, size, lambda space, n, dw=dw: miopyx.miopenPReLUBackward(
-                m.handle, space, n, x.desc, x.argument(), w.desc, w.argument(), dy.desc, dy.argument(), dx.desc,
-                dx.argument(), dw.desc, dw.argument()))
+            sized(m, size, lambda space, n, h=where, given=given: miopyx.miopenPReLUBackward(h, space, n, *given))
             results.append(dw.values())
         np.testing.assert_array_equal(results[0], results[1])
         np.testing.assert_array_equal(results[0], results[2])
@@ -301,8 +300,9 @@ A, ONE = desc(4, 6), desc(1)
 GLU, PRELU, SOFT, ROPE = (miopyx.miopenGLUForward, miopyx.miopenPReLUBackward, miopyx.miopenSoftMarginLossForward,
                           miopyx.miopenRoPEForward)
 WRONG = (
-    (GLU, (A, 0, desc(4, 3), 0, 2), "dim"), (GLU, (A, 0, desc(4, 3), 0, -1), "dim"), (GLU, (A, 0, A, 0, 1), "outputDesc"),
-    (GLU, (desc(4, 5), 0, desc(4, 2), 0, 1), "inputDesc.lens[1]"), (GLU, (A, 0, desc(4, 3, dtype="float16"), 0, 1), "outputDesc"),
+    (GLU, (A, 0, desc(4, 3), 0, 2), "dim"), (GLU, (A, 0, desc(4, 3), 0, -1), "dim"),
+    (GLU, (A, 0, A, 0, 1), "outputDesc"), (GLU, (desc(4, 5), 0, desc(4, 2), 0, 1), "inputDesc.lens[1]"),
+    (GLU, (A, 0, desc(4, 3, dtype="float16"), 0, 1), "outputDesc"),
     (GLU, (A, 0, None, 0, 1), "outputDesc"), (GLU, (TensorDescriptor(), 0, A, 0, 1), "inputDesc"),
     (PRELU, (None, 0, A, 0, desc(4), 0, A, 0, A, 0, desc(4), 0), "weightDesc"),
     (PRELU, (None, 0, A, 0, desc(6, 1), 0, A, 0, A, 0, desc(6), 0), "weightDesc"),
@@ -313,7 +313,8 @@ WRONG = (
     (SOFT, (A, 0, desc(6, 4), 0, A, 0, 0, None, 0), "targetDesc"), (SOFT, (A, 0, A, 0, A, 0, 3, None, 0), "reduction"),
     (SOFT, (A, 0, A, 0, A, 0, "median", None, 0), "reduction"),
     (ROPE, (A, 0, desc(4), 0, desc(4), 0, A, 0), "cosDesc"), (ROPE, (A, 0, desc(6), 0, ONE, 0, A, 0), "sinDesc"),
-    (ROPE, (desc(4, 5), 0, desc(5), 0, desc(5), 0, desc(4, 5), 0), "xDesc"), (ROPE, (A, 0, ONE, 0, ONE, 0, A, 0), "cosDesc"),
+    (ROPE, (desc(4, 5), 0, desc(5), 0, desc(5), 0, desc(4, 5), 0), "xDesc"),
+    (ROPE, (A, 0, ONE, 0, ONE, 0, A, 0), "cosDesc"),
     (ROPE, (A, 0, A, 0, A, 0, desc(6, 4), 0), "yDesc"),
     (ROPE, (A, 0, A, 0, A, 0, TensorDescriptor("float32", (4, 6), (3, 1)), 0), "yDesc"),
 )

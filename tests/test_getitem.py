@@ -68,8 +68,8 @@ def any_problem(handle, dtype, rng):
         first = int(rng.integers(0, lens[axis] - 1))
         slices.append((axis, first, int(rng.integers(first + 1, lens[axis] + 1)), int(rng.integers(1, 4))))
     offset = 0 if any(axis == 0 for axis, *_ in slices) else int(rng.integers(0, 2))
-    check(handle, dtype, lens, start, count, int(rng.integers(1, 300)), rng, str(rng.choice(["int32", "int64"])), slices,
-          offset, LAYOUTS)
+    check(handle, dtype, lens, start, count, int(rng.integers(1, 300)), rng, str(rng.choice(["int32", "int64"])),
+          slices, offset, LAYOUTS)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -116,7 +116,8 @@ def test_indices_beyond_an_axis(handle, gpu, on_gpu):
     where = gpu if on_gpu else handle
     rows, columns = np.array([0, 4, 1, -5], "i4"), np.array([1, 1, 7, 2], "i4")
     dy, dx, error = np.ones((4, 3), "f4"), np.zeros((4, 6, 3), "f4"), np.full(3, 9, "i4")
-    memory = {name: where.upload(a) for name, a in (("dy", dy), ("dx", dx), ("error", error), ("r", rows), ("c", columns))}
+    arrays = {"dy": dy, "dx": dx, "error": error, "r": rows, "c": columns}
+    memory = {name: where.upload(a) for name, a in arrays.items()}
     d = {name: TensorDescriptor.of(a) for name, a in (("dy", dy), ("dx", dx), ("error", error), ("r", rows))}
     miopyx.miopenGetitemBackward(where, None, 0, d["dy"], memory["dy"], 2, [d["r"], d["r"]], [memory["r"], memory["c"]],
                                  d["dx"], memory["dx"], d["error"], memory["error"], 2, [0, 1], 0, None, 0)
@@ -161,8 +162,8 @@ DY, DX, INDEX, ERROR = (TensorDescriptor(kind, lens) for kind, lens in (
 ])
 def test_refusals(host, change, parameter):
     dx = np.zeros((4, 6), "f4")
-    given = [None, 0, DY, np.ones((9, 6), "f4"), 1, [INDEX], [np.zeros(9, "i4")], DX, dx, ERROR, np.zeros(1, "i4"), 1, [0],
-             0, None, 0]
+    given = [None, 0, DY, np.ones((9, 6), "f4"), 1, [INDEX], [np.zeros(9, "i4")], DX, dx, ERROR, np.zeros(1, "i4"), 1,
+             [0], 0, None, 0]
     for place, value in change.items():
         given[place] = value
     wrong = MIOpenNotImplementedError if change.get(4) == 6 else BadParmError

@@ -36,8 +36,8 @@ def check(handle, dtype, lens, dim, k, rng, kept=False, values=None, layouts=("p
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(y.values().reshape(want.shape), want)
     # The first of equal ones.
-    first = np.argmax((numbers == np.expand_dims(want, axis)) | np.isnan(numbers) & np.isnan(np.expand_dims(want, axis)),
-                      axis)
+    same = np.expand_dims(want, axis)
+    first = np.argmax((numbers == same) | np.isnan(numbers) & np.isnan(same), axis)
     indices.fetch()
     np.testing.assert_array_equal(indices.view().reshape(first.shape), first)
 
@@ -48,7 +48,8 @@ def test_values(handle, dtype, rng, amount):
         rank = int(rng.integers(1, 6))
         lens = tuple(int(v) for v in rng.integers(1, (3000, 80, 18, 8, 6)[rank - 1], rank))
         dim = int(rng.integers(-rank, rank))
-        check(handle, dtype, lens, dim, int(rng.integers(1, lens[dim] + 1)), rng, bool(rng.integers(2)), layouts=LAYOUTS)
+        check(handle, dtype, lens, dim, int(rng.integers(1, lens[dim] + 1)), rng, bool(rng.integers(2)),
+              layouts=LAYOUTS)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -91,7 +92,8 @@ def test_torch(handle, rng):
     np.testing.assert_array_equal(indices, want.indices.numpy())
 
 
-X, Y, I = (TensorDescriptor(kind, lens) for kind, lens in (("float32", (4, 6)), ("float32", (4,)), ("int64", (4,))))
+X, Y, PLACES = (TensorDescriptor(kind, lens) for kind, lens in (
+    ("float32", (4, 6)), ("float32", (4,)), ("int64", (4,))))
 
 
 @pytest.mark.parametrize(("change", "parameter"), [
@@ -104,12 +106,11 @@ X, Y, I = (TensorDescriptor(kind, lens) for kind, lens in (("float32", (4, 6)), 
 def test_refusals(host, change, parameter):
     x, y, indices = np.ones((4, 6), "f4"), np.full(4, 7, "f4"), np.full(4, 7, "i8")
     with pytest.raises(BadParmError) as raised:
-        miopyx.miopenKthvalueForward(host, change.get("x", X), x, change.get("y", Y), y, change.get("i", I), indices,
-                                     change.get("k", 1), change.get("dim", 1), change.get("kept", False))
+        miopyx.miopenKthvalueForward(host, change.get("x", X), x, change.get("y", Y), y, change.get("i", PLACES),
+                                     indices, change.get("k", 1), change.get("dim", 1), change.get("kept", False))
     assert raised.value.parameter == parameter
     assert raised.value.limit
     assert (y == 7).all()
+    integers, result = TensorDescriptor("int32", (4, 6)), TensorDescriptor("int32", (4,))
     with pytest.raises(MIOpenNotImplementedError):
-        integers = TensorDescriptor("int32", (4, 6))
-        miopyx.miopenKthvalueForward(host, integers, x, TensorDescriptor("int32", (4,)), y, I, indices, 1, 1,
-                                     False)
+        miopyx.miopenKthvalueForward(host, integers, x, result, y, PLACES, indices, 1, 1, False)

@@ -1,8 +1,8 @@
 """Multi-margin loss: values, powers, reductions, strides, targets that are no classes, and refusals.
 
-Losses are compared with the formula in float64.  Kernels compute in float32 (float64 for float64 tensors), with roundoff
-v, and round once more, by u: a row of C classes is right to u of its loss and (min(C, 1024) / 16 + 32) v of its terms,
-where a term of max(0, t)^p has the magnitude (|margin| + |x t| + |x c|)^p; a sum of rows likewise.
+Losses are compared with the formula in float64.  Kernels compute in float32 (float64 for float64 tensors), with
+roundoff v, and round once more, by u: a row of C classes is right to u of its loss and (min(C, 1024) / 16 + 32) v of
+its terms, where a term of max(0, t)^p has the magnitude (|margin| + |x t| + |x c|)^p; a sum of rows likewise.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class Margin:
         depth = min(classes, 1024) / 16 + 32
         if self.reduction != NONE:
             n = rows if self.reduction == MEAN else 1
-            loss, size, depth = np.atleast_1d(loss.sum() / n), np.atleast_1d(size.sum() / n), depth + min(rows, 1024) / 16
+            loss, size = np.atleast_1d(loss.sum() / n), np.atleast_1d(size.sum() / n)
+            depth += min(rows, 1024) / 16
         bound = u * np.abs(loss) + depth * v * size + 2.0**-24
         wrong = ~((np.abs(got - loss) <= bound) | np.isnan(got) & np.isnan(loss))
         assert not wrong.any(), (self.dtype, x.shape, self.p, self.reduction, got[wrong][:3], loss[wrong][:3])
@@ -115,6 +116,6 @@ def test_refusals(host, change, parameter):
         miopyx.miopenGetMultiMarginLossForwardWorkspaceSize(host, *given)
     assert raised.value.parameter == parameter
     assert raised.value.limit
+    kind = [TensorDescriptor("int32", d.lens) if d.dtype == "float32" else d for d in (X, T, W, Y)]
     with pytest.raises(MIOpenNotImplementedError):
-        kind = [TensorDescriptor("int32", d.lens) if d.dtype == "float32" else d for d in (X, T, W, Y)]
         miopyx.miopenGetMultiMarginLossForwardWorkspaceSize(host, *kind, 1, 1.0, NONE)

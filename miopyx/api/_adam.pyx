@@ -319,7 +319,8 @@ def miopenTransformersAdamWWithOutput(handle, paramInDesc, paramIn, paramOutDesc
         gradScale, <arg_t> foundInf, NULL,
     ]
     cdef int64_t flags = ADAM_CORRECT if to_flag(correct_bias, "correct_bias") else 0
-    _run(_TRANSFORMERS_OUT, handle, descriptors, buffers, flags, state_step, lr, beta1, beta2, weight_decay, eps, step_size)
+    _run(_TRANSFORMERS_OUT, handle, descriptors, buffers, flags, state_step, lr, beta1, beta2, weight_decay, eps,
+         step_size)
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

@@ -3,8 +3,6 @@
 Names and argument order are the header's; failures became exceptions.
 """
 
-from libc.stdint cimport int64_t
-
 from miopyx.values._args cimport to_int
 from miopyx.values._types cimport MX_AXES, MX_CAT, MX_SLOTS
 from ._operation cimport Signature, arg_t, require_handle, sequence_of

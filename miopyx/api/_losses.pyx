@@ -156,8 +156,8 @@ def miopenGetMultiMarginLossForwardWorkspaceSize(handle, inputDesc, targetDesc, 
     return _MULTI.workspace_of(handle, descriptors, _multi_flags(p, reduction))
 
 
-def miopenMultiMarginLossForward(handle, inputDesc, input, targetDesc, target, weightDesc, weight, outputDesc, output, p,
-                                 margin, reduction, workspace, workspaceSizeInBytes):
+def miopenMultiMarginLossForward(handle, inputDesc, input, targetDesc, target, weightDesc, weight, outputDesc, output,
+                                 p, margin, reduction, workspace, workspaceSizeInBytes):
     """The multi-margin loss of each row of input, or the sum or the mean of these losses.
 
         loss[n] = weight[t] / C sum of max(0, margin - input[n, t] + input[n, c])^p over classes c but t = target[n]

@@ -70,7 +70,8 @@ cdef class Signature:
         """A call: find what runs the problem, or prepare it, check and bind the buffers, and enqueue.
 
         `handle` was checked by require_handle.  `numbers` are `scalars` of them.  Bit i of `left_out`:
-        buffer i goes nowhere and is not looked at.  A workspace of the caller's, of `workspace_size` bytes, lies behind the buffers.
+        buffer i goes nowhere and is not looked at.  A workspace of the caller's, of `workspace_size` bytes, lies
+        behind the buffers.
         """
         cdef call_t call
         cdef int order[MX_SLOTS]
@@ -148,7 +149,7 @@ cdef inline object _find(Signature s, Handle handle, arg_t* descriptors, int64_t
 
 
 cdef Invoker _prepare(Signature s, Handle handle, arg_t* descriptors, const uint64_t* stamp, int64_t flags,
-                     int64_t call):
+                      int64_t call):
     cdef int i
     handle.require_alive()
     given = [<object> descriptors[i] for i in range(s.descriptors)]

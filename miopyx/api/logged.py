@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from miopyx.runtime._buffers import _Data
 
 # The modules whose functions are printed.
-MODULES = (_convolution, _tensor, _tensor_ops, _pooling, _activation, _lrn, _batchnorm, _softmax, _layernorm, _cat, _ctc,
-           _losses, _glu, _prelu, _kthvalue, _getitem, _rope, _adam)
+MODULES = (_convolution, _tensor, _tensor_ops, _pooling, _activation, _lrn, _batchnorm, _softmax, _layernorm, _cat,
+           _ctc, _losses, _glu, _prelu, _kthvalue, _getitem, _rope, _adam)
 # Arguments that are lists of numbers and those that are memory; an array could be either.
 _LISTS = {"lens", "dimsA", "stridesA", "padA", "strideA", "dilationA", "adjA", "windowDimA", "labels", "labelLengths",
           "inputLengths", "dims", "slices"}

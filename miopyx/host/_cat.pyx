@@ -7,7 +7,7 @@ from libc.string cimport memset
 from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._slots cimport elements_of, given
 from miopyx.problem._tensor_ops cimport TENSOR_A, TENSOR_C, TENSOR_COPY
-from miopyx.values._types cimport MX_SCALARS, MX_TRANSFORM_TENSOR, mx_slots_problem, mx_tensor, mx_tensor_problem
+from miopyx.values._types cimport MX_SCALARS, MX_TRANSFORM_TENSOR, mx_slots_problem, mx_tensor_problem
 from ._tensor_ops cimport host_tensor
 
 

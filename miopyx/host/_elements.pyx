@@ -44,7 +44,7 @@ cdef struct elements_t:
 cdef void compute(const elements_t* c, double** r, int64_t n) noexcept nogil:
     """A piece of a row: operand k is r[k]."""
     cdef int64_t what = c.p.what, flags = c.p.flags, i
-    cdef double t, s, z, p, g, m, v, most, root
+    cdef double t, z, p, g, m, v, most, root
     cdef const double* number = c.number
     cdef bint amsgrad = flags & ADAM_AMSGRAD != 0
     cdef int out = c.inputs

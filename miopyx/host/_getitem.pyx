@@ -35,18 +35,18 @@ cdef void add_task(void* context, int64_t index, int worker) noexcept nogil:
     cdef const item_t* item = &c.item
     cdef double* total = c.numbers + 2 * worker * <int> PIECE
     cdef double* row = total + PIECE
-    cdef int64_t units = item.count * c.outers * c.inners, unit, inner, outer, l, next, to, from_, place, piece, first, n
-    cdef int64_t i
+    cdef int64_t units = item.count * c.outers * c.inners, unit, inner, outer, item_at, next, to, from_
+    cdef int64_t place, piece, first, n, i
     cdef int k
     for unit in range(index * units // c.tasks, (index + 1) * units // c.tasks):
-        inner, outer, l = unit % c.inners, unit // c.inners % c.outers, unit // c.inners // c.outers
+        inner, outer, item_at = unit % c.inners, unit // c.inners % c.outers, unit // c.inners // c.outers
         to = grid_offset(&item.inner, 0, inner) + grid_offset(&item.outer, 0, outer // item.outer.len[4])
         to += outer % item.outer.len[4] * item.outer.stride[0][4]
         from_ = grid_offset(&item.inner, 1, inner) + grid_offset(&item.outer, 1, outer // item.outer.len[4])
         from_ += outer % item.outer.len[4] * item.outer.stride[1][4]
         if c.indexed:
-            place = c.places[l]
-            if place < 0 or c.heads[place] != l:
+            place = c.places[item_at]
+            if place < 0 or c.heads[place] != item_at:
                 continue
             for k in range(4, -1, -1):
                 if item.len[k] > 0:
@@ -56,7 +56,7 @@ cdef void add_task(void* context, int64_t index, int worker) noexcept nogil:
             first = piece * PIECE
             n = at_most(PIECE, item.inner.len[4] - first)
             kernels.load_row(c.dx, c.type, to + first * item.inner.stride[0][4], item.inner.stride[0][4], total, n)
-            next = l
+            next = item_at
             while next >= 0:
                 kernels.load_row(c.dy, c.type, from_ + next * item.dy_step + first * item.inner.stride[1][4],
                                  item.inner.stride[1][4], row, n)
@@ -68,28 +68,28 @@ cdef void add_task(void* context, int64_t index, int worker) noexcept nogil:
 
 cdef void find_places(run_t* c, const mx_slots_problem* p, void** slots) noexcept nogil:
     """The lists of those that add to a place, in their order."""
-    cdef int64_t l, value, place
+    cdef int64_t at, value, place
     cdef int k
     cdef bint wrong
     for place in range(c.item.places):
         c.heads[place] = -1
-    for l in range(c.item.count - 1, -1, -1):
+    for at in range(c.item.count - 1, -1, -1):
         place, wrong = 0, False
         for k in range(<int> p.number[<int> ITEM_COUNT]):
             if p.t[<int> ITEM_INDEX].type == MX_INT64:
-                value = (<int64_t*> slots[<int> ITEM_INDEX + k])[l * c.item.index_stride[k]]
+                value = (<int64_t*> slots[<int> ITEM_INDEX + k])[at * c.item.index_stride[k]]
             else:
-                value = (<int32_t*> slots[<int> ITEM_INDEX + k])[l * c.item.index_stride[k]]
+                value = (<int32_t*> slots[<int> ITEM_INDEX + k])[at * c.item.index_stride[k]]
             if value < 0:
                 value += c.item.len[k]
             if value < 0 or value >= c.item.len[k]:
                 (<int32_t*> slots[<int> ITEM_ERROR])[k * p.t[<int> ITEM_ERROR].stride[0]] = -1
                 wrong = True
             place = place * c.item.len[k] + value
-        c.places[l] = -1 if wrong else place
+        c.places[at] = -1 if wrong else place
         if not wrong:
-            c.links[l] = c.heads[place]
-            c.heads[place] = l
+            c.links[at] = c.heads[place]
+            c.heads[place] = at
 
 
 cdef int host_getitem(const void* problem, void** slots, const double* scalars, int threads) noexcept nogil:

@@ -1,6 +1,6 @@
 # cython: cdivision=True
-"""The k-th smallest number along an axis on the host: by the bytes of keys, from the highest one on, among those numbers
-that still count."""
+"""The k-th smallest number along an axis on the host: by the bytes of keys, from the highest one on, among those
+numbers that still count."""
 
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc

@@ -74,8 +74,8 @@ cdef int host_multimargin(const void* problem, void** slots, const double* scala
     arithmetic = default_arithmetic()
     run_tasks(margin_task, &c, c.tasks, width)
     if p.number[<int> MULTI_REDUCTION] == NONE:
-        kernels.store_row(<char*> slots[<int> MULTI_Y], p.t[<int> MULTI_Y].type, 0, p.t[<int> MULTI_Y].stride[0], c.loss,
-                          c.rows)
+        kernels.store_row(<char*> slots[<int> MULTI_Y], p.t[<int> MULTI_Y].type, 0, p.t[<int> MULTI_Y].stride[0],
+                          c.loss, c.rows)
     else:
         for n in range(c.rows):
             total += c.loss[n]

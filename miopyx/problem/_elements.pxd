@@ -1,4 +1,4 @@
-"""Operations on elements (GLU, PReLU, soft margin loss, rotary embeddings, Adam): their problems, and what they walk."""
+"""Operations on elements (GLU, PReLU, soft margin, rotary embeddings, Adam): their problems, and what they walk."""
 
 from libc.stdint cimport int64_t
 

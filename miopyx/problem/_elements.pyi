@@ -37,5 +37,5 @@ class RoPEProblem(ElementsProblem):
 
 class AdamProblem(ElementsProblem):
     def __init__(
-        self, transformers: bool, flags: int, given: Mapping[int, TensorDescriptor], names: Mapping[int, str]
+        self, transformers: bool, flags: int, present: Mapping[int, TensorDescriptor], names: Mapping[int, str]
     ) -> None: ...

@@ -1,4 +1,4 @@
-"""Operations on elements (GLU, PReLU, soft margin loss, rotary embeddings, Adam): their problems, and what they walk."""
+"""Operations on elements (GLU, PReLU, soft margin, rotary embeddings, Adam): their problems, and what they walk."""
 
 from libc.stdint cimport int64_t
 from libc.string cimport memset
@@ -10,7 +10,7 @@ from miopyx.values._types cimport (
     mx_slots_problem, mx_tensor,
 )
 
-from miopyx.errors import BadParmError, MIOpenNotImplementedError
+from miopyx.errors import BadParmError
 
 cdef tuple FLOATING = (MX_HALF, MX_FLOAT, MX_BFLOAT16, MX_DOUBLE)
 cdef str FLOATS = "float16, bfloat16, float32 or float64"
@@ -152,28 +152,28 @@ cdef class AdamProblem(ElementsProblem):
         That of Hugging Face's Transformers.
     flags : int
         ADAM_...
-    given : dict
+    present : dict
         Descriptors by slot.
     names : dict
         What the caller calls them.
     """
 
-    def __init__(self, bint transformers, int flags, dict given, dict names):
+    def __init__(self, bint transformers, int flags, dict present, dict names):
         cdef int slot
-        for slot, desc in given.items():
+        for slot, desc in present.items():
             self.take(slot, desc, names[slot], slot >= ADAM_P_OUT and slot <= ADAM_P16 or slot == ADAM_STEP_OUT)
         self.require_type(ADAM_P, FLOATING, FLOATS)
         self.require_type(ADAM_G, FLOATING, FLOATS)
-        if ADAM_SCALE not in given and ADAM_FOUND not in given and (
+        if ADAM_SCALE not in present and ADAM_FOUND not in present and (
                 self.c.t[<int> ADAM_G].type != self.c.t[<int> ADAM_P].type):
             raise BadParmError(f"type differs from {names[<int> ADAM_P]}'s", names[<int> ADAM_G],
-                               given[<int> ADAM_G].dtype, given[<int> ADAM_P].dtype)
-        for slot in given:
+                               present[<int> ADAM_G].dtype, present[<int> ADAM_P].dtype)
+        for slot in present:
             if slot == ADAM_G:
                 self.require_lens(slot, self.lens(ADAM_P), f"{names[<int> ADAM_P]}'s")
             elif slot == ADAM_P16:
                 if self.c.t[slot].type != MX_HALF and self.c.t[slot].type != MX_BFLOAT16:
-                    raise BadParmError("type of a copy in 16 bits", names[slot], given[slot].dtype,
+                    raise BadParmError("type of a copy in 16 bits", names[slot], present[slot].dtype,
                                        "float16 or bfloat16")
                 self.require_lens(slot, self.lens(ADAM_P), f"{names[<int> ADAM_P]}'s")
             elif slot >= ADAM_SCALE:
@@ -182,15 +182,15 @@ cdef class AdamProblem(ElementsProblem):
                     raise BadParmError("elements of a number", names[slot], self.lens(slot), "one element")
             elif slot != ADAM_P:
                 self.require_alike(slot, ADAM_P)
-        if ADAM_STEP_OUT in given and self.c.t[<int> ADAM_STEP_OUT].type != self.c.t[<int> ADAM_STEP].type:
+        if ADAM_STEP_OUT in present and self.c.t[<int> ADAM_STEP_OUT].type != self.c.t[<int> ADAM_STEP].type:
             raise BadParmError(f"type differs from {names[<int> ADAM_STEP]}'s", names[<int> ADAM_STEP_OUT],
-                               given[<int> ADAM_STEP_OUT].dtype, given[<int> ADAM_STEP].dtype)
+                               present[<int> ADAM_STEP_OUT].dtype, present[<int> ADAM_STEP].dtype)
         for slot in (ADAM_P, ADAM_M, ADAM_V, ADAM_MOST, ADAM_STEP):  # in place
-            if slot in given and slot + (1 if slot == ADAM_STEP else ADAM_P_OUT if slot == ADAM_P else
-                                         ADAM_M_OUT - ADAM_M) not in given:
-                self.take(slot, given[slot], names[slot], True)
+            out = ADAM_STEP_OUT if slot == ADAM_STEP else ADAM_P_OUT if slot == ADAM_P else slot + ADAM_M_OUT - ADAM_M
+            if slot in present and out not in present:
+                self.take(slot, present[slot], names[slot], True)
         self.c.what, self.c.flags = MX_ADAM_TRANSFORMERS if transformers else MX_ADAM, flags
-        self.output = ADAM_P_OUT if ADAM_P_OUT in given else ADAM_P
+        self.output = ADAM_P_OUT if ADAM_P_OUT in present else ADAM_P
 
     cdef bint is_empty(self) noexcept:
         return elements_of(&self.c.t[<int> ADAM_P]) == 0 and not given(&self.c, ADAM_STEP)  # a counter goes on
@@ -224,8 +224,8 @@ cdef mx_tensor compact(const mx_tensor* t) noexcept nogil:
     """A tensor of these lengths without gaps, its axes in the same order."""
     cdef mx_tensor c = t[0]
     cdef int64_t step = 1
-    cdef int done = 0, axis, best, i
-    for i in range(MX_AXES):
+    cdef int done = 0, axis, best, _i
+    for _i in range(MX_AXES):
         best = -1
         for axis in range(MX_AXES - 1, -1, -1):
             if not done >> axis & 1 and (best < 0 or t.stride[axis] < t.stride[best]):

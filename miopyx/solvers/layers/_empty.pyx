@@ -15,8 +15,8 @@ from miopyx.problem._slots cimport SlotsProblem
 from miopyx.problem._tensor_ops cimport TENSOR_C
 from miopyx.values._types cimport (
     MX_AXES, MX_BN_BACKWARD, MX_BN_TRAINING, MX_DOUBLE, MX_MULTI_MARGIN, MX_NORM_BACKWARD, MX_SCALARS,
-    MX_SCALE_TENSOR, MX_SET_TENSOR, mx_batchnorm_problem, mx_bias_problem, mx_layernorm_problem, mx_slots_problem, mx_tensor,
-    mx_tensor_problem,
+    MX_SCALE_TENSOR, MX_SET_TENSOR, mx_batchnorm_problem, mx_bias_problem, mx_layernorm_problem, mx_slots_problem,
+    mx_tensor, mx_tensor_problem,
 )
 from ._common cimport NO_ALGORITHM, TOKENS, ceil_div
 
@@ -74,7 +74,8 @@ cdef int _slots(const void* problem, void** slots, const double* scalars, int th
 cdef class Empty(Solver):
     """Writes what has elements where the rest has none: sums, which are beta times what they were.
 
-    Those are a bias's gradient, that of a PReLU's weights, sums of losses, and of norms the gradients of their parameters and the statistics that they save;
+    Those are a bias's gradient, that of a PReLU's weights, sums of losses, and of norms the gradients of their
+    parameters and the statistics that they save;
     running ones stay as they are.
     """
 

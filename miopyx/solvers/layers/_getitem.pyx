@@ -10,7 +10,7 @@ from miopyx.problem._getitem cimport (
     ITEM_COUNT, ITEM_DX, ITEM_DY, ITEM_ERROR, ITEM_INDEX, ITEM_OFFSET, GetitemProblem, fill_item, item_t,
 )
 from miopyx.problem._grid cimport grid_lines
-from miopyx.values._types cimport MX_DOUBLE, MX_INT64, mx_grid, mx_slots_problem
+from miopyx.values._types cimport MX_DOUBLE, mx_grid, mx_slots_problem
 from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div
 
 cdef extern from "layers/rows_args.h":

@@ -116,7 +116,7 @@ cdef class OpenCLTensor(Solver):
 
 
 cdef Step copy_step(Device dev, const mx_tensor* a, int a_slot, const mx_tensor* c, int c_slot, int64_t skipped):
-    """The launch that copies the bits of one slot's tensor to another's, which begins `skipped` elements in its slot."""
+    """The launch that copies a slot's tensor, bit by bit, to another, which begins `skipped` elements in its slot."""
     cdef mx_tensor_problem p
     memset(&p, 0, sizeof(p))
     p.what, p.flags, p.a, p.c = MX_TRANSFORM_TENSOR, TENSOR_COPY, a[0], c[0]

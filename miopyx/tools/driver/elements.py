@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -19,6 +20,7 @@ from .problem import Sizes
 from .verify import Doubles
 
 _FORWARD = Flag("forw", "F", 1, "1 forward, 0 forward and backward", (0, 1))
+_api: Any = miopyx  # arguments come as lists, which type checkers do not count
 _ONLY = Flag("forw", "F", 1, "means nothing: there is one direction", (0, 1))
 _REDUCE = Flag("reduce", "R", "none", "none, mean or sum", ("none", "mean", "sum"))
 _REDUCTIONS = {"none": 0, "sum": 1, "mean": 2}
@@ -37,9 +39,11 @@ CTC_FAMILY = _family(
     Flag("input_len", "k", "20", "steps of each sample, as in 20,18; the last number counts for the others"),
     Flag("label_len", "l", "5", "labels likewise"), Flag("num_class", "c", 9, "classes without blank", range(1, 2**31)),
     Flag("batchsize", "n", 4, "samples", range(1, 2**31)), Flag("ctcalgo", "a", 0, "algorithm", (0,)), runs=1)
-GLU_FAMILY = _family("glu", "a gated linear unit", _FORWARD, Flag("dim_lengths", "D", "256x512", "lengths of the input"),
+GLU_FAMILY = _family("glu", "a gated linear unit", _FORWARD,
+              Flag("dim_lengths", "D", "256x512", "lengths of the input"),
               Flag("dim_to_split", "R", 0, "axis that is split", range(5)))
-PRELU = _family("prelu", "the gradients of a PReLU", _ONLY, Flag("input", "D", "256x4x1x1x8723", "lengths of the input"),
+PRELU = _family("prelu", "the gradients of a PReLU", _ONLY,
+                Flag("input", "D", "256x4x1x1x8723", "lengths of the input"),
                 Flag("NumParameters", "P", 1, "weights: 1, or the channels of the input", range(1, 2**31)))
 KTH = _family("kthvalue", "a k-th value", _ONLY, Flag("dim-lengths", "D", "256x4x2", "lengths of the input"),
               Flag("k", "k", 1, "which one, from 1 on", range(1, 2**31)), Flag("dim", "d", -1, "axis", range(-5, 5)),
@@ -47,13 +51,16 @@ KTH = _family("kthvalue", "a k-th value", _ONLY, Flag("dim-lengths", "D", "256x4
               Flag("is-contiguous", "c", 1, "0: with gaps between elements", SWITCH))
 GETITEM = _family(
     "getitem", "the gradient of indexing", Flag("forw", "F", 0, "means nothing: there is one direction", (0, 1)),
-    Flag("doutput", "O", "128x128", "lengths of dy"), Flag("indexs", "D", "128", "lengths of the indices, as in 128,128"),
+    Flag("doutput", "O", "128x128", "lengths of dy"),
+    Flag("indexs", "D", "128", "lengths of the indices, as in 128,128"),
     Flag("dinput", "N", "128x128", "lengths of dx"), Flag("indexcount", "1", 1, "tensors of indices", range(6)),
     Flag("dimcount", "2", 1, "axes that are indexed", range(6)), Flag("dims", "3", "0", "which, as in 0,1"),
-    Flag("slicecount", "4", 0, "slices", range(17)), Flag("slices", "5", "", "axis,start,end,step of each, as in 0,0,8,2"),
+    Flag("slicecount", "4", 0, "slices", range(17)),
+    Flag("slices", "5", "", "axis,start,end,step of each, as in 0,0,8,2"),
     Flag("offset", "6", 0, "places that the first axis begins later", range(2**31)))
 SOFT = _family("softmarginloss", "a soft margin loss", Flag("forw", "F", 1, "0 both, 1 forward, 2 backward", (0, 1, 2)),
-               Flag("dim", "D", "4x25x4x25", "lengths of the input"), Flag("contiguous", "C", 1, "0: with gaps", SWITCH),
+               Flag("dim", "D", "4x25x4x25", "lengths of the input"),
+               Flag("contiguous", "C", 1, "0: with gaps", SWITCH),
                _REDUCE)
 MULTI = _family("multimarginloss", "a multi-margin loss", _ONLY, Flag("dim", "D", "41x4", "rows and classes"),
                 Flag("contiguous", "C", 1, "0: with gaps", SWITCH), _REDUCE,
@@ -62,7 +69,8 @@ ROPE = _family("rope", "rotary embeddings", _FORWARD, Flag("input", "X", "100x3x
 _ADAM = (
     _ONLY, Flag("dims", "d", "64x32x128", "lengths of the parameters"), Flag("lr", "l", 0.001, "learning rate"),
     Flag("beta1", "1", 0.9, "of the first average"), Flag("beta2", "2", 0.999, "of the second average"),
-    Flag("eps", "e", 0.00000001, "what is added to the root"), Flag("weight_decay", "W", 0.0, "decay of the parameters"),
+    Flag("eps", "e", 0.00000001, "what is added to the root"),
+    Flag("weight_decay", "W", 0.0, "decay of the parameters"),
 )
 _AMP = (Flag("scale", "s", 65536, "amp...: what gradients are divided by", range(1, 2**31)),
         Flag("found_inf", "f", 0, "amp...: an infinity was found", SWITCH))
@@ -70,7 +78,8 @@ ADAM = _family("adam", "a step of Adam", *_ADAM, Flag("amsgrad", "a", 0, "AMSGra
                Flag("maximize", "m", 0, "maximise", SWITCH), *_AMP, ampadam="float32", adamw="float32",
                adamwfp16="float16", ampadamw="float32")
 TRANSFORMERS = _family("transformersadamw", "a step of Transformers' AdamW", *_ADAM,
-                       Flag("correct_bias", "c", 1, "biases are corrected", SWITCH), *_AMP, transformersampadamw="float32")
+                       Flag("correct_bias", "c", 1, "biases are corrected", SWITCH), *_AMP,
+                       transformersampadamw="float32")
 
 
 def _numbers(text: str, flag: str, separator: str = ",") -> Sizes:
@@ -93,6 +102,7 @@ class Elements(Layer):
     def __init__(self, command: Command) -> None:
         super().__init__(command)
         self.desc: dict[str, Any] = {}
+        self.spaces: dict[Any, Any] = {}
         self.make()
 
     def make(self) -> None:
@@ -129,9 +139,9 @@ class Elements(Layer):
 
     def space(self, handle: Any, size: int) -> tuple[Any, int]:
         """Return a workspace that is kept from call to call."""
-        if not hasattr(self, "kept") or self.kept[0] is not handle:
-            self.kept = handle, handle.upload(np.zeros(max(size, 1), np.uint8))
-        return (self.kept[1] if size else None), size
+        if handle not in self.spaces:
+            self.spaces[handle] = handle.upload(np.zeros(max(size, 1), np.uint8))
+        return (self.spaces[handle] if size else None), size
 
 
 class Cat(Elements):
@@ -148,7 +158,7 @@ class Cat(Elements):
 
     def passes(self) -> list[Pass]:
         def call(handle: Any, m: Mapping[str, Any]) -> None:
-            miopyx.miopenCatForward(handle, len(self.inputs), [self.desc[n] for n in self.inputs],
+            _api.miopenCatForward(handle, len(self.inputs), [self.desc[n] for n in self.inputs],
                                     [m[n] for n in self.inputs], self.desc["y"], m["y"], self.axis)
         return [self.one("fwd", "Cat", self.inputs, ("y",), call,
                          lambda m: {"y": np.concatenate([m[n] for n in self.inputs], self.axis)})]
@@ -174,9 +184,9 @@ class GLU(Elements):
             a, s = halves(m)
             return {"dx": np.concatenate([m["dy"] * s, m["dy"] * a * s * (1 - s)], self.axis)}
         return [
-            self.one("fwd", "GLU", ("x",), ("y",), lambda h, m: miopyx.miopenGLUForward(
+            self.one("fwd", "GLU", ("x",), ("y",), lambda h, m: _api.miopenGLUForward(
                 h, *self.pairs(m, "x", "y"), self.axis), lambda m: {"y": prod(halves(m))}),
-            self.one("bwd", "GLU", ("x", "dy"), ("dx",), lambda h, m: miopyx.miopenGLUBackward(
+            self.one("bwd", "GLU", ("x", "dy"), ("dx",), lambda h, m: _api.miopenGLUBackward(
                 h, *self.pairs(m, "x", "dy", "dx"), self.axis), gradient),
         ]
 
@@ -191,15 +201,16 @@ class PReLU(Elements):
 
     def passes(self) -> list[Pass]:
         def call(handle: Any, m: Mapping[str, Any]) -> None:
-            size = miopyx.miopenGetPReLUBackwardWorkspaceSize(handle, self.desc["x"], self.desc["w"])
-            miopyx.miopenPReLUBackward(handle, *self.space(handle, size), *self.pairs(m, "x", "w", "dy", "dx", "dw"))
+            size = _api.miopenGetPReLUBackwardWorkspaceSize(handle, self.desc["x"], self.desc["w"])
+            _api.miopenPReLUBackward(handle, *self.space(handle, size), *self.pairs(m, "x", "w", "dy", "dx", "dw"))
 
         def reference(m: Mapping[str, Doubles]) -> dict[str, Array]:
             x, dy, one = m["x"], m["dy"], self.weights == 1
             w = m["w"][0] if one else m["w"].reshape(1, -1, *(1,) * (x.ndim - 2))
             axes = tuple(i for i in range(x.ndim) if one or i != 1)
             return {"dx": np.where(x > 0, dy, w * dy), "dw": np.where(x > 0, 0, x * dy).sum(axes).reshape(-1)}
-        return [self.one("bwd", "PReLU", ("x", "w", "dy"), ("dx", "dw"), call, reference, limit(self.dtype, 1e-4, 5e-2))]
+        return [self.one("bwd", "PReLU", ("x", "w", "dy"), ("dx", "dw"), call, reference,
+                         limit(self.dtype, 1e-4, 5e-2))]
 
 
 class Kth(Elements):
@@ -219,7 +230,7 @@ class Kth(Elements):
             want = np.take(np.sort(m["x"], self.axis), [self.k - 1], self.axis)
             first = np.argmax(m["x"] == want, self.axis)
             return {"y": want.reshape(self.desc["y"].lens), "indices": first.reshape(self.desc["y"].lens)}
-        return [self.one("fwd", "Kthvalue", ("x",), ("y", "indices"), lambda h, m: miopyx.miopenKthvalueForward(
+        return [self.one("fwd", "Kthvalue", ("x",), ("y", "indices"), lambda h, m: _api.miopenKthvalueForward(
             h, *self.pairs(m, "x", "y", "indices"), self.k, self.dim, self.kept), reference)]
 
 
@@ -229,7 +240,8 @@ class Getitem(Elements):
         lens, index = self.lengths("dinput"), _numbers(self.command.text("indexs"), "indexs")
         self.dims = _numbers(self.command.text("dims"), "dims")[:self.command.number("dimcount")]
         cuts = _numbers(self.command.text("slices"), "slices")
-        if len(self.dims) != self.count or len(index) < self.count or len(cuts) != 4 * self.command.number("slicecount"):
+        slices = self.command.number("slicecount")
+        if len(self.dims) != self.count or len(index) < self.count or len(cuts) != 4 * slices:
             raise UsageError("as many indices and axes as --indexcount says, and four numbers a slice")
         if any(not 0 <= axis < len(lens) for axis in (*self.dims, *cuts[::4])):
             raise UsageError("an axis that dinput does not have")
@@ -258,14 +270,14 @@ class Getitem(Elements):
 
         def call(handle: Any, m: Mapping[str, Any]) -> None:
             error = self.pairs(m, "error") if self.count else (None, None)
-            miopyx.miopenGetitemBackward(
+            _api.miopenGetitemBackward(
                 handle, None, 0, *self.pairs(m, "dy"), self.count, [self.desc[n] for n in self.names],
                 [m[n] for n in self.names], *self.pairs(m, "dx"), *error, self.count, self.dims, len(self.cuts) // 4,
                 self.cuts, self.offset)
 
         def reference(m: Mapping[str, Doubles]) -> dict[str, Array]:
             dx = m["dx"].copy()
-            place = (*[slice(None)] * (self.dims[0] if self.count else 0), *(m[n].astype(np.int64) for n in self.names))
+            place: Any = (*[slice(None)] * (self.dims[0] if self.count else 0), *(m[n].astype(np.int64) for n in self.names))
             np.add.at(dx[tuple(self.cut)][self.offset:], place or (Ellipsis,), m["dy"])
             return {"dx": dx, **({"error": m["error"]} if self.count else {})}
         return [self.one("bwd", "Getitem", ("dy", *self.names, "dx", *extra), ("dx", *extra), call, reference,
@@ -285,9 +297,9 @@ class SoftMargin(Elements):
 
     def passes(self) -> list[Pass]:
         def call(handle: Any, m: Mapping[str, Any]) -> None:
-            size = miopyx.miopenGetSoftMarginLossForwardWorkspaceSize(
+            size = _api.miopenGetSoftMarginLossForwardWorkspaceSize(
                 handle, *(self.desc[n] for n in ("x", "t", "y")), self.reduction)
-            miopyx.miopenSoftMarginLossForward(handle, *self.pairs(m, "x", "t", "y"), self.reduction,
+            _api.miopenSoftMarginLossForward(handle, *self.pairs(m, "x", "t", "y"), self.reduction,
                                                *self.space(handle, size))
 
         def reference(m: Mapping[str, Doubles]) -> dict[str, Array]:
@@ -299,8 +311,9 @@ class SoftMargin(Elements):
             return {"dx": -m["dy"] * m["t"] / (1 + np.exp(m["x"] * m["t"])) / n}
         return [
             self.one("fwd", "SoftMarginLoss", ("x", "t"), ("y",), call, reference),
-            self.one("bwd", "SoftMarginLoss", ("x", "t", "dy"), ("dx",), lambda h, m: miopyx.miopenSoftMarginLossBackward(
-                h, *self.pairs(m, "x", "t", "dy", "dx"), self.reduction), gradient),
+            self.one("bwd", "SoftMarginLoss", ("x", "t", "dy"), ("dx",),
+                     lambda h, m: _api.miopenSoftMarginLossBackward(
+                         h, *self.pairs(m, "x", "t", "dy", "dx"), self.reduction), gradient),
         ]
 
 
@@ -323,9 +336,9 @@ class MultiMargin(Elements):
 
     def passes(self) -> list[Pass]:
         def call(handle: Any, m: Mapping[str, Any]) -> None:
-            size = miopyx.miopenGetMultiMarginLossForwardWorkspaceSize(
+            size = _api.miopenGetMultiMarginLossForwardWorkspaceSize(
                 handle, *(self.desc[n] for n in ("x", "t", "w", "y")), self.p, self.margin, self.reduction)
-            miopyx.miopenMultiMarginLossForward(handle, *self.pairs(m, "x", "t", "w", "y"), self.p, self.margin,
+            _api.miopenMultiMarginLossForward(handle, *self.pairs(m, "x", "t", "w", "y"), self.p, self.margin,
                                                 self.reduction, *self.space(handle, size))
 
         def reference(m: Mapping[str, Doubles]) -> dict[str, Array]:
@@ -334,7 +347,8 @@ class MultiMargin(Elements):
             terms[rows, target] = 0
             loss = m["w"][target] * terms.sum(1) / m["x"].shape[1]
             return {"y": (loss, loss.sum(), loss.mean())[self.reduction]}
-        return [self.one("fwd", "MultiMarginLoss", ("x", "t", "w"), ("y",), call, reference, limit(self.dtype, 1e-4, 5e-2))]
+        return [self.one("fwd", "MultiMarginLoss", ("x", "t", "w"), ("y",), call, reference,
+                         limit(self.dtype, 1e-4, 5e-2))]
 
 
 class RoPE(Elements):
@@ -360,9 +374,9 @@ class RoPE(Elements):
                 y[..., 1::2] += x[..., ::2] * s[..., 1::2]
             return y
         return [
-            self.one("fwd", "RoPE", ("x", "cos", "sin"), ("y",), lambda h, m: miopyx.miopenRoPEForward(
+            self.one("fwd", "RoPE", ("x", "cos", "sin"), ("y",), lambda h, m: _api.miopenRoPEForward(
                 h, *self.pairs(m, "x", "cos", "sin", "y")), lambda m: {"y": turned(m["x"], m, False)}),
-            self.one("bwd", "RoPE", ("dy", "cos", "sin"), ("dx",), lambda h, m: miopyx.miopenRoPEBackward(
+            self.one("bwd", "RoPE", ("dy", "cos", "sin"), ("dx",), lambda h, m: _api.miopenRoPEBackward(
                 h, *self.pairs(m, "dy", "cos", "sin", "dx")), lambda m: {"dx": turned(m["dy"], m, True)}),
         ]
 
@@ -392,18 +406,21 @@ class Adam(Elements):
     def passes(self) -> list[Pass]:
         state = ("p", "m", "v", *(("most",) if self.flag("amsgrad") else ()))
         numbers = ("scale", "found", "step") if self.amp else ()
-        lr, beta1, beta2, eps, decay = (self.command.real(name) for name in ("lr", "beta1", "beta2", "eps", "weight_decay"))
+        names = "lr", "beta1", "beta2", "eps", "weight_decay"
+        lr, beta1, beta2, eps, decay = (self.command.real(name) for name in names)
         adamw = "adamw" in self.command.operation
 
         def call(handle: Any, m: Mapping[str, Any]) -> None:
-            counter, scale, found = (self.pairs(m, name) if self.amp else (None, None) for name in ("step", "scale", "found"))
+            counter, scale, found = (self.pairs(m, name) if self.amp else (None, None)
+                                     for name in ("step", "scale", "found"))
             first = self.pairs(m, "p", "g", "m", "v")
             hyper = 1, lr, beta1, beta2, decay, eps
             if self.transformers:
-                miopyx.miopenTransformersAdamW(handle, *first, *counter, *hyper, self.flag("correct_bias"), *scale, *found)
+                _api.miopenTransformersAdamW(handle, *first, *counter, *hyper, self.flag("correct_bias"), *scale,
+                                               *found)
                 return
             most = self.pairs(m, "most") if "most" in self.desc else (None, None)
-            miopyx.miopenFusedAdam(handle, *first, *most, *counter, *hyper, self.flag("amsgrad"), self.flag("maximize"),
+            _api.miopenFusedAdam(handle, *first, *most, *counter, *hyper, self.flag("amsgrad"), self.flag("maximize"),
                                    adamw, *scale, *found)
 
         def reference(m: Mapping[str, Doubles]) -> dict[str, Array]:
@@ -426,8 +443,8 @@ class Adam(Elements):
                 p = p - lr / (1 - beta1) * first / root
             return {"p": p, **found, **counters}
         outputs = (*state, *(("step",) if self.amp else ()))
-        return [self.one("fwd", "TransformersAdamW" if self.transformers else "Adam", ("g", *state, *numbers), outputs, call,
-                         reference, limit(self.dtype, 1e-5, 5e-2))]
+        return [self.one("fwd", "TransformersAdamW" if self.transformers else "Adam", ("g", *state, *numbers), outputs,
+                         call, reference, limit(self.dtype, 1e-5, 5e-2))]
 
 
 class TransformersAdamW(Adam):
@@ -449,7 +466,7 @@ class CTC(Elements):
         for steps, count in zip(self.steps, self.counts, strict=True):
             some = self.labels[at:at + count]
             at += count
-            if count + sum(a == b for a, b in zip(some, some[1:], strict=False)) > steps:
+            if count + sum(a == b for a, b in pairwise(some)) > steps:
                 raise UsageError("more labels than steps")
 
     def _each(self, flag: str, n: int) -> Sizes:
@@ -466,8 +483,8 @@ class CTC(Elements):
     def passes(self) -> list[Pass]:
         def call(handle: Any, m: Mapping[str, Any]) -> None:
             given = self.labels, self.counts, self.steps
-            size = miopyx.miopenGetCTCLossWorkspaceSize(handle, self.desc["x"], self.desc["dx"], *given, 0, self.ctc)
-            miopyx.miopenCTCLoss(handle, *self.pairs(m, "x"), *given, m["losses"], *self.pairs(m, "dx"), 0, self.ctc,
+            size = _api.miopenGetCTCLossWorkspaceSize(handle, self.desc["x"], self.desc["dx"], *given, 0, self.ctc)
+            _api.miopenCTCLoss(handle, *self.pairs(m, "x"), *given, m["losses"], *self.pairs(m, "dx"), 0, self.ctc,
                                  *self.space(handle, size))
 
         def reference(m: Mapping[str, Doubles]) -> dict[str, Array]:

@@ -133,3 +133,10 @@ def miopenTransformersAdamWWithOutput(
     foundInfDesc: TensorDescriptor | None,
     foundInf: _Data | None,
 ) -> None: ...
+
+__all__ = [  # noqa: RUF022 - in the order of the header
+    "miopenFusedAdam",
+    "miopenFusedAdamWithOutput",
+    "miopenTransformersAdamW",
+    "miopenTransformersAdamWWithOutput",
+]

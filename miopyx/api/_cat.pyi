@@ -13,3 +13,7 @@ def miopenCatForward(
     y: _Data,
     dim: _Int,
 ) -> None: ...
+
+__all__ = [  # noqa: RUF022 - in the order of the header
+    "miopenCatForward",
+]

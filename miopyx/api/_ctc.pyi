@@ -35,3 +35,12 @@ def miopenCTCLoss(
     workSpace: _Data | None,
     workSpaceSize: _Int,
 ) -> None: ...
+
+__all__ = [  # noqa: RUF022 - in the order of the header
+    "miopenCreateCTCLossDescriptor",
+    "miopenSetCTCLossDescriptor",
+    "miopenGetCTCLossDescriptor",
+    "miopenDestroyCTCLossDescriptor",
+    "miopenGetCTCLossWorkspaceSize",
+    "miopenCTCLoss",
+]

@@ -26,3 +26,8 @@ def miopenGetitemBackward(
     slices: _Ints | None,
     offset: _Int,
 ) -> None: ...
+
+__all__ = [  # noqa: RUF022 - in the order of the header
+    "miopenGetGetitemWorkspaceSize",
+    "miopenGetitemBackward",
+]

@@ -20,3 +20,8 @@ def miopenGLUBackward(
     inputGrad: _Data,
     dim: _Int,
 ) -> None: ...
+
+__all__ = [  # noqa: RUF022 - in the order of the header
+    "miopenGLUForward",
+    "miopenGLUBackward",
+]

@@ -14,3 +14,7 @@ def miopenKthvalueForward(
     dim: _Int,
     keepDim: bool,
 ) -> None: ...
+
+__all__ = [  # noqa: RUF022 - in the order of the header
+    "miopenKthvalueForward",
+]

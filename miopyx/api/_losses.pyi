@@ -62,3 +62,11 @@ def miopenMultiMarginLossForward(
     workspace: _Data | None,
     workspaceSizeInBytes: _Int,
 ) -> None: ...
+
+__all__ = [  # noqa: RUF022 - in the order of the header
+    "miopenGetSoftMarginLossForwardWorkspaceSize",
+    "miopenSoftMarginLossForward",
+    "miopenSoftMarginLossBackward",
+    "miopenGetMultiMarginLossForwardWorkspaceSize",
+    "miopenMultiMarginLossForward",
+]

@@ -20,3 +20,8 @@ def miopenPReLUBackward(
     dweightDesc: TensorDescriptor,
     dweight: _Data,
 ) -> None: ...
+
+__all__ = [  # noqa: RUF022 - in the order of the header
+    "miopenGetPReLUBackwardWorkspaceSize",
+    "miopenPReLUBackward",
+]

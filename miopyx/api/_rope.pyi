@@ -24,3 +24,8 @@ def miopenRoPEBackward(
     dxDesc: TensorDescriptor,
     dx: _Data,
 ) -> None: ...
+
+__all__ = [  # noqa: RUF022 - in the order of the header
+    "miopenRoPEForward",
+    "miopenRoPEBackward",
+]

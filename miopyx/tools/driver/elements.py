@@ -277,8 +277,10 @@ class Getitem(Elements):
 
         def reference(m: Mapping[str, Doubles]) -> dict[str, Array]:
             dx = m["dx"].copy()
-            place: Any = (*[slice(None)] * (self.dims[0] if self.count else 0), *(m[n].astype(np.int64) for n in self.names))
-            np.add.at(dx[tuple(self.cut)][self.offset:], place or (Ellipsis,), m["dy"])
+            place: Any = (Ellipsis,)
+            if self.count:
+                place = (slice(None),) * self.dims[0] + tuple(m[n].astype(np.int64) for n in self.names)
+            np.add.at(dx[tuple(self.cut)][self.offset:], place, m["dy"])
             return {"dx": dx, **({"error": m["error"]} if self.count else {})}
         return [self.one("bwd", "Getitem", ("dy", *self.names, "dx", *extra), ("dx", *extra), call, reference,
                          limit(self.dtype, 1e-4, 5e-2))]

@@ -134,7 +134,7 @@ def miopenTransformersAdamWWithOutput(
     foundInf: _Data | None,
 ) -> None: ...
 
-__all__ = [  # noqa: RUF022 - in the order of the header
+__all__ = [
     "miopenFusedAdam",
     "miopenFusedAdamWithOutput",
     "miopenTransformersAdamW",

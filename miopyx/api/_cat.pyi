@@ -14,6 +14,6 @@ def miopenCatForward(
     dim: _Int,
 ) -> None: ...
 
-__all__ = [  # noqa: RUF022 - in the order of the header
+__all__ = [
     "miopenCatForward",
 ]

@@ -27,7 +27,7 @@ def miopenGetitemBackward(
     offset: _Int,
 ) -> None: ...
 
-__all__ = [  # noqa: RUF022 - in the order of the header
+__all__ = [
     "miopenGetGetitemWorkspaceSize",
     "miopenGetitemBackward",
 ]

@@ -15,6 +15,6 @@ def miopenKthvalueForward(
     keepDim: bool,
 ) -> None: ...
 
-__all__ = [  # noqa: RUF022 - in the order of the header
+__all__ = [
     "miopenKthvalueForward",
 ]

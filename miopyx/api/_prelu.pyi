@@ -21,7 +21,7 @@ def miopenPReLUBackward(
     dweight: _Data,
 ) -> None: ...
 
-__all__ = [  # noqa: RUF022 - in the order of the header
+__all__ = [
     "miopenGetPReLUBackwardWorkspaceSize",
     "miopenPReLUBackward",
 ]

@@ -157,7 +157,7 @@ KERNEL ctc_gradient(ARGUMENTS)
     dx += t * s.dx_stride[0] + n * s.dx_stride[1];
     if (t >= STEPS(n)) {
         for (long i = me; i < s.classes; i += LOCAL)
-            STORE(T)(dx, i * dc, 0);
+            STORE(T)(dx, i * dc, (ACC)0);
         return; /* the whole group */
     }
     const ACC less = LOG_SUM(n, t);

@@ -111,7 +111,7 @@ class Batch:
                 assert abs(losses[n] - loss) <= error + (u + 2 * v) * abs(loss), (what, losses[n], loss)
                 size = 1.0 if self.softmax else np.abs(grad) + 1
                 bound = u * np.abs(grad) + error * size + 2.0**-24
-                beyond = (np.abs(grad) + bound > 65504) & (dx[:steps, n] == np.sign(grad) * np.inf)
+                beyond = (np.abs(grad) + bound > 65504) & (dx[:steps, n] == np.copysign(np.inf, grad))
                 wrong = ~((np.abs(dx[:steps, n] - grad) <= bound) | beyond & (self.dtype == "float16"))
                 assert not wrong.any(), (what, wrong.sum(), dx[:steps, n][wrong][:3], grad[wrong][:3])
             assert (dx[steps:, n] == 0).all(), what

@@ -24,22 +24,32 @@ from . import enums as enums
 from . import errors as errors
 from ._core import Solver as Solver
 from .api._activation import *  # noqa: F403
+from .api._adam import *  # noqa: F403
 from .api._batchnorm import *  # noqa: F403
+from .api._cat import *  # noqa: F403
 from .api._convolution import *  # noqa: F403
+from .api._ctc import *  # noqa: F403
 from .api._dropout import *  # noqa: F403
 from .api._find2 import *  # noqa: F403
 from .api._fusion import *  # noqa: F403
+from .api._getitem import *  # noqa: F403
+from .api._glu import *  # noqa: F403
 from .api._handle import *  # noqa: F403
+from .api._kthvalue import *  # noqa: F403
 from .api._layernorm import *  # noqa: F403
+from .api._losses import *  # noqa: F403
 from .api._lrn import *  # noqa: F403
 from .api._pooling import *  # noqa: F403
+from .api._prelu import *  # noqa: F403
 from .api._reduce import *  # noqa: F403
+from .api._rope import *  # noqa: F403
 from .api._softmax import *  # noqa: F403
 from .api._tensor import *  # noqa: F403
 from .api._tensor_ops import *  # noqa: F403
 from .engine._plan import Plan as Plan
 from .errors import *  # noqa: F403
 from .problem._activation import ActivationDescriptor as ActivationDescriptor
+from .problem._ctc import CTCLossDescriptor as CTCLossDescriptor
 from .problem._descriptors import ConvolutionDescriptor as ConvolutionDescriptor
 from .problem._descriptors import TensorDescriptor as TensorDescriptor
 from .problem._dropout import DropoutDescriptor as DropoutDescriptor

@@ -159,6 +159,14 @@ _MEMBERS: dict[str, dict[str, int]] = {
         "MIOPEN_ELEMENTWISE_AFFINE_T5": 4,
         "MIOPEN_WEIGHT_BIAS_T5": 5,
     },
+    "miopenCTCLossAlgo_t": {
+        "MIOPEN_CTC_LOSS_ALGO_DETERMINISTIC": 0,
+    },
+    "miopenLossReductionMode_t": {
+        "MIOPEN_LOSS_REDUCTION_NONE": 0,
+        "MIOPEN_LOSS_REDUCTION_SUM": 1,
+        "MIOPEN_LOSS_REDUCTION_MEAN": 2,
+    },
     "miopenActivationMode_t": {
         "miopenActivationPASTHRU": 0,
         "miopenActivationLOGISTIC": 1,
@@ -288,6 +296,7 @@ _PREFIXES = {
     "miopenPoolingWorkspaceIndexMode_t": "miopenPoolingWorkspaceIndex", "miopenNanPropagation_t": "MIOPEN_",
     "miopenLRNMode_t": "miopenLRN", "miopenBatchNormMode_t": "miopenBN", "miopenNormMode_t": "MIOPEN_",
     "miopenFusionDirection_t": "miopen",
+    "miopenCTCLossAlgo_t": "MIOPEN_CTC_LOSS_ALGO_", "miopenLossReductionMode_t": "MIOPEN_LOSS_REDUCTION_",
     "miopenActivationMode_t": "miopenActivation",
     "miopenSoftmaxAlgorithm_t": "MIOPEN_SOFTMAX_", "miopenSoftmaxMode_t": "MIOPEN_SOFTMAX_MODE_",
     "miopenReduceTensorOp_t": "MIOPEN_REDUCE_TENSOR_",
@@ -383,6 +392,8 @@ _ABOUT = {
     (Horizontal), which nothing does.""",
     "miopenNormMode_t": """Whether a norm has weights: ELEMENTWISE_AFFINE: none, as if they were 1 and the biases 0;
     WEIGHT_BIAS: given ones.  FUSED_ADD: of miopenAddLayerNorm...; T5: of miopenT5LayerNorm..., which has no biases.""",
+    "miopenCTCLossAlgo_t": "How a CTC loss is computed; the only algorithm gives the same bits every time.",
+    "miopenLossReductionMode_t": "What becomes of the losses of all elements: NONE, their SUM, their MEAN.",
     "miopenActivationMode_t": "The activation function; miopenActivationForward has the formulas.",
     "miopenSoftmaxAlgorithm_t": """FAST: without subtracting the maximum, may overflow.  ACCURATE: with it.  LOG: the
     logarithm of the softmax.""",

@@ -143,6 +143,14 @@ class miopenNormMode_t(IntEnum):
     MIOPEN_ELEMENTWISE_AFFINE_T5 = 4
     MIOPEN_WEIGHT_BIAS_T5 = 5
 
+class miopenCTCLossAlgo_t(IntEnum):
+    MIOPEN_CTC_LOSS_ALGO_DETERMINISTIC = 0
+
+class miopenLossReductionMode_t(IntEnum):
+    MIOPEN_LOSS_REDUCTION_NONE = 0
+    MIOPEN_LOSS_REDUCTION_SUM = 1
+    MIOPEN_LOSS_REDUCTION_MEAN = 2
+
 class miopenActivationMode_t(IntEnum):
     miopenActivationPASTHRU = 0
     miopenActivationLOGISTIC = 1
@@ -356,6 +364,10 @@ MIOPEN_ELEMENTWISE_AFFINE_FUSED_ADD: Final = miopenNormMode_t.MIOPEN_ELEMENTWISE
 MIOPEN_WEIGHT_BIAS_FUSED_ADD: Final = miopenNormMode_t.MIOPEN_WEIGHT_BIAS_FUSED_ADD
 MIOPEN_ELEMENTWISE_AFFINE_T5: Final = miopenNormMode_t.MIOPEN_ELEMENTWISE_AFFINE_T5
 MIOPEN_WEIGHT_BIAS_T5: Final = miopenNormMode_t.MIOPEN_WEIGHT_BIAS_T5
+MIOPEN_CTC_LOSS_ALGO_DETERMINISTIC: Final = miopenCTCLossAlgo_t.MIOPEN_CTC_LOSS_ALGO_DETERMINISTIC
+MIOPEN_LOSS_REDUCTION_NONE: Final = miopenLossReductionMode_t.MIOPEN_LOSS_REDUCTION_NONE
+MIOPEN_LOSS_REDUCTION_SUM: Final = miopenLossReductionMode_t.MIOPEN_LOSS_REDUCTION_SUM
+MIOPEN_LOSS_REDUCTION_MEAN: Final = miopenLossReductionMode_t.MIOPEN_LOSS_REDUCTION_MEAN
 miopenActivationPASTHRU: Final = miopenActivationMode_t.miopenActivationPASTHRU
 miopenActivationLOGISTIC: Final = miopenActivationMode_t.miopenActivationLOGISTIC
 miopenActivationTANH: Final = miopenActivationMode_t.miopenActivationTANH
@@ -445,7 +457,8 @@ __all__ = [  # noqa: RUF022 - in the order of the header
     "miopenConvFwdAlgorithm_t", "miopenConvBwdDataAlgorithm_t", "miopenConvBwdWeightsAlgorithm_t",
     "miopenConvAlgorithm_t", "miopenConvolutionFindMode_t", "miopenPoolingMode_t",
     "miopenPoolingWorkspaceIndexMode_t", "miopenNanPropagation_t",
-    "miopenLRNMode_t", "miopenBatchNormMode_t", "miopenFusionDirection_t", "miopenNormMode_t", "miopenActivationMode_t",
+    "miopenLRNMode_t", "miopenBatchNormMode_t", "miopenFusionDirection_t", "miopenNormMode_t", "miopenCTCLossAlgo_t", "miopenLossReductionMode_t",
+    "miopenActivationMode_t",
     "miopenSoftmaxAlgorithm_t", "miopenSoftmaxMode_t",
     "miopenReduceTensorOp_t", "miopenReduceTensorIndices_t", "miopenIndicesType_t",
     "miopenReduceCalculationNanPropagation_t", "miopenReduceCalculationOp_t", "miopenReduceExtremeOp_t",
@@ -480,6 +493,8 @@ __all__ = [  # noqa: RUF022 - in the order of the header
     "miopenLRNWithinChannel", "miopenLRNCrossChannel", "miopenBNPerActivation", "miopenBNSpatial",
     "MIOPEN_ELEMENTWISE_AFFINE", "MIOPEN_WEIGHT_BIAS", "MIOPEN_ELEMENTWISE_AFFINE_FUSED_ADD",
     "MIOPEN_WEIGHT_BIAS_FUSED_ADD", "MIOPEN_ELEMENTWISE_AFFINE_T5", "MIOPEN_WEIGHT_BIAS_T5",
+    "MIOPEN_CTC_LOSS_ALGO_DETERMINISTIC", "MIOPEN_LOSS_REDUCTION_NONE", "MIOPEN_LOSS_REDUCTION_SUM",
+    "MIOPEN_LOSS_REDUCTION_MEAN",
     "miopenActivationPASTHRU", "miopenActivationLOGISTIC", "miopenActivationTANH", "miopenActivationRELU",
     "miopenActivationSOFTRELU", "miopenActivationABS", "miopenActivationPOWER", "miopenActivationCLIPPEDRELU",
     "miopenActivationLEAKYRELU", "miopenActivationELU", "MIOPEN_SOFTMAX_FAST", "MIOPEN_SOFTMAX_ACCURATE",

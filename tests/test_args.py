@@ -363,7 +363,7 @@ NUMBERS = [
 KINDS = {"convDesc": ConvolutionDescriptor, "poolDesc": miopyx.PoolingDescriptor,
          "activDesc": miopyx.ActivationDescriptor, "lrnDesc": miopyx.LRNDescriptor,
          "softmaxDesc": miopyx.SoftmaxDescriptor, "reduceTensorDesc": miopyx.ReduceTensorDescriptor,
-         "dropoutDesc": miopyx.DropoutDescriptor}
+         "dropoutDesc": miopyx.DropoutDescriptor, "ctcLossDesc": miopyx.CTCLossDescriptor}
 
 
 class Hostile:

@@ -61,6 +61,25 @@ LINES = {
     "dropout -d 5,6,7 -p 0.3 -l 5 -m 6": 2,
     "dropout -d 50 -e 1 -F 1": 1,
     "dropout -d 50,3 -p 1 -F 2": 1,
+    "cat -1 2x3x4 -2 2x5x4 -3 2x1x4 -d 1": 1,
+    "ctc -k 20,7 -l 5,2 -b 3": 1,
+    "ctc -m 0 -n 2": 1,
+    "glu -D 6x8 -R 1 -F 0": 2,
+    "prelu -D 3x4x5 -P 4": 1,
+    "prelu -D 3x4x5": 1,
+    "kthvalue -D 5x7 -k 3 -c 0": 1,
+    "kthvalue -D 5x7x2 -k 3 -d 1 -K 1": 1,
+    "getitem": 1,
+    "getitem -O 5x3 -D 5,5 -N 4x6x3 -1 2 -2 2 -3 0,1": 1,
+    "getitem -O 9x6 -D 9 -N 8x6 -4 1 -5 0,0,8,2": 1,
+    "softmarginloss -D 4x25 -F 0 -C 0": 2,
+    "softmarginloss -R mean": 1,
+    "multimarginloss --power 2": 1,
+    "multimarginloss -R sum -C 0 --margin 0.5": 1,
+    "rope -X 2x3x8 -F 0": 2,
+    "adam -d 5x6 -W 0.1": 1,
+    "adam -d 5x6 -a 1 -m 1": 1,
+    "transformersadamw -d 5x6 -W 0.1": 1,
     f"tensorop {SIZES} -v 2.5": 1,
     f"tensorop {SIZES} -o 1 -v 0.5": 1,
     **{f"tensorop {SIZES} -o {op} -A 0.5 -B 2 -G {op % 2}": 1 for op in range(2, 6)},
@@ -119,6 +138,9 @@ def test_flags(family, capsys):
     ("reducecalculation", {"input": "256x4x8732", "DimToReduce": 1, "ReduceCalculationOp": 2, "iter": 10}),
     ("reduceextreme", {"input": "21x500x375", "DimToReduce": 0, "ReduceExtremeOp": 1, "iter": 10}),
     ("dropout", {"forw": 0, "input_dim": "4", "dropout": 0.5, "seed_low": 0, "seed_high": 0, "use_mask": 0, "iter": 1}),
+    ("cat", {"input1": "2x32x128x128x128", "input3": "", "dim": 0, "iter": 10}),
+    ("ctc", {"batchsize": 4, "num_class": 9, "input_len": "20", "label_len": "5", "apply_softmax_layer": 1, "iter": 1}),
+    ("adam", {"dims": "64x32x128", "lr": 0.001, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}),
     ("tensorop", {"tensor_op": 0, "alpha1": 1.0, "alpha2": 1.0, "beta": 0.0, "tensor_val": 1.0, "batchsize": 64}),
 ])
 def test_defaults_are_miopendrivers(operation, defaults):
@@ -135,6 +157,9 @@ def test_defaults_are_miopendrivers(operation, defaults):
     "layernorm -m 2", "layernorm -o 6", "t5layernorm -m 1", "groupnorm -g 0", "groupnorm --layout NHWC",
     "reduce -R 4", "reduce -R 0,0", "reduce -D 4x5", "reduce -O 9", "reduceextreme -O 0",
     "reducecalculation -R 3", "dropout -d 4x5", "dropout -f 1", "dropout -l -1",
+    "cat -d 5", "cat -1 2x3 -2 2x3x4", "ctc -k a", "ctc -k 3 -l 5", "glu -D 5x3", "prelu -P 3", "kthvalue -k 9",
+    "kthvalue -d 5", "getitem -1 2", "getitem -3 2", "softmarginloss -R most", "multimarginloss -D 3", "rope -X 3x5",
+    "adam -m 2",
     "conv -W 1x1x2x2", "poolint8",
 ])
 def test_lines_that_do_not_parse(line, capsys):
@@ -185,7 +210,7 @@ def one_wrong_element(monkeypatch):
 
     def wrong(self, buffer, array):
         values = download(self, buffer, array)
-        values[1] = 0 if abs(float(values[1])) > 1e-9 else 1  # no gap of any tensor here
+        values[0] = 0 if abs(float(values[0])) > 1e-9 else 1  # no gap of any tensor
         return values
 
     monkeypatch.setattr(run.Session, "download", wrong)

@@ -18,6 +18,8 @@ cdef class Signature:
     cdef int what                        # MX_...
     cdef int descriptors, buffers        # how many
     cdef int optional                    # of the buffers, the last ones
+    cdef int scalars                     # numbers that a call passes
+    cdef unsigned nullable               # bit i: descriptor i may be None
     cdef int order[MX_SLOTS]             # the slots of the buffers
     cdef PyObject* kind[STAMPS]          # classes of the descriptors; those of `kinds`
     cdef tuple kinds, descriptor_names
@@ -25,15 +27,22 @@ cdef class Signature:
     cdef tuple numbers
     cdef object problem_of
 
-    cdef int run(self, object handle, arg_t* descriptors, arg_t* buffers, const double* numbers, int flags,
+    cdef int run(self, object handle, arg_t* descriptors, arg_t* buffers, const double* numbers, int64_t flags,
                  unsigned left_out, int64_t workspace_size=*) except -1
-    cdef int64_t workspace_of(self, object handle, arg_t* descriptors, int flags) except -1
-    cdef Plan plan(self, object handle, tuple descriptors, int flags, unsigned left_out)
+    cdef unsigned absent(self, arg_t* descriptors) noexcept
+    cdef int64_t workspace_of(self, object handle, arg_t* descriptors, int64_t flags) except -1
+    cdef Plan plan(self, object handle, tuple descriptors, int64_t flags, unsigned left_out)
 
 
 cdef Invoker prepare(Handle handle, Problem problem, const uint64_t* stamp, int count, int64_t call)
 cdef int launch(Handle handle, Invoker invoker, const int* order, int count, PyObject** data, tuple names,
                 const double* scalars) except -1
+cdef Invoker invoker_of(Handle handle, Problem problem)
+cdef int run_problem(Handle handle, Problem problem, int count, const int* order, arg_t* buffers, tuple names,
+                     const double* numbers, int64_t workspace_size) except -1
+cdef tuple sequence_of(object values, int64_t count, str name)
+
+
 cdef inline int require_handle(object handle) except -1:
     """What a function looks at first; `run` sees whether the handle is alive."""
     if not isinstance(handle, Handle):

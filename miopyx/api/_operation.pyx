@@ -6,6 +6,7 @@ descriptors.  Its function calls `run`, the handle's method that makes its plans
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy, memset
 
 from miopyx.values._args cimport to_double
 from miopyx.engine._handle cimport STAMPS, Handle, as_handle, memo_mix, memo_start, recall_by
@@ -14,9 +15,10 @@ from miopyx.engine._invoker cimport Invoker, execute
 from miopyx.engine._plan cimport Plan, make_plan
 from miopyx.problem._descriptors cimport Descriptor, TensorDescriptor, check_descriptor
 from miopyx.problem._problem cimport Problem
-from miopyx.values._types cimport MX_SLOTS
+from miopyx.values._types cimport MX_SCALARS, MX_SLOTS
 
 from miopyx.choose import preparing
+from miopyx.errors import BadParmError
 
 cdef extern from "Python.h":
     PyObject* Py_TYPE(PyObject* value)
@@ -44,12 +46,17 @@ cdef class Signature:
         The class of the first descriptor; all others are tensors'.
     optional : int
         How many of the last buffers a plan does not take where they are left out.
+    scalars : int
+        How many numbers a call passes.
+    nullable : int
+        Bit i: descriptor i may be None; a problem is then made without it.
     """
 
     def __init__(self, int what, problem_of, tuple descriptors, dict buffers, tuple numbers=(),
-                 type first=TensorDescriptor, int optional=0):
+                 type first=TensorDescriptor, int optional=0, int scalars=4, unsigned nullable=0):
         cdef int i
         self.what, self.problem_of, self.numbers, self.optional = what, problem_of, numbers, optional
+        self.scalars, self.nullable = scalars, nullable
         self.descriptors, self.buffers = len(descriptors), len(buffers)
         self.descriptor_names, self.names = descriptors, (*buffers, "workSpace")
         self.kinds = (first, *[TensorDescriptor] * (self.descriptors - 1))
@@ -58,16 +65,20 @@ cdef class Signature:
         for i, slot in enumerate(buffers.values()):
             self.order[i] = slot
 
-    cdef int run(self, object handle, arg_t* descriptors, arg_t* buffers, const double* numbers, int flags,
+    cdef int run(self, object handle, arg_t* descriptors, arg_t* buffers, const double* numbers, int64_t flags,
                  unsigned left_out, int64_t workspace_size=OWN) except -1:
         """A call: find what runs the problem, or prepare it, check and bind the buffers, and enqueue.
 
-        `handle` was checked by require_handle.  `numbers` are MX_SCALARS.  Bit i of `left_out`: buffer i goes nowhere
-        and is not looked at.  A workspace of the caller's, of `workspace_size` bytes, lies behind the buffers.
+        `handle` was checked by require_handle.  `numbers` are `scalars` of them.  Bit i of `left_out`:
+        buffer i goes nowhere and is not looked at.  A workspace of the caller's, of `workspace_size` bytes, lies
+        behind the buffers.
         """
         cdef call_t call
         cdef int order[MX_SLOTS]
+        cdef double given[MX_SCALARS]
         cdef int i
+        memset(given, 0, sizeof(given))
+        memcpy(given, numbers, self.scalars * sizeof(double))
         call.order, call.count, call.data, call.workspace_size = self.order, self.buffers, buffers, workspace_size
         if left_out:
             for i in range(self.buffers):
@@ -75,14 +86,23 @@ cdef class Signature:
             call.order = order
         # `execute` looks whether the handle is alive.
         return execute(<Handle> handle, <Invoker> _find(self, <Handle> handle, descriptors, flags), &call, self.names,
-                       numbers, None)
+                       given, None)
 
-    cdef int64_t workspace_of(self, object handle, arg_t* descriptors, int flags) except -1:
+    cdef unsigned absent(self, arg_t* descriptors) noexcept:
+        """The buffers without a descriptor, where each descriptor has a buffer."""
+        cdef unsigned left_out = 0
+        cdef int i
+        for i in range(self.descriptors):
+            if self.nullable >> i & 1 and <object> descriptors[i] is None:
+                left_out |= 1 << i
+        return left_out
+
+    cdef int64_t workspace_of(self, object handle, arg_t* descriptors, int64_t flags) except -1:
         """Return the bytes of workspace that a call of these descriptors needs."""
         (<Handle> handle).require_alive()
         return (<Invoker> _find(self, <Handle> handle, descriptors, flags)).solution.workspace
 
-    cdef Plan plan(self, object handle, tuple descriptors, int flags, unsigned left_out):
+    cdef Plan plan(self, object handle, tuple descriptors, int64_t flags, unsigned left_out):
         """Return the plan for the descriptors as they are."""
         cdef Handle h = as_handle(handle)
         cdef Problem problem
@@ -94,10 +114,7 @@ cdef class Signature:
         for descriptor, kind, name in zip(descriptors, self.kinds, names):
             kept.setdefault(id(check_descriptor(descriptor, kind, name)), (descriptor, name))
         problem = self.problem_of(flags, *descriptors)
-        invoker = h.lookup(problem.data, problem.size, OPERATION)
-        if invoker is None:
-            invoker = preparing.first_applicable(h, problem)
-            h.keep(problem, OPERATION, invoker)
+        invoker = invoker_of(h, problem)
         plan = make_plan(h, invoker, self.names, tuple([descriptor for descriptor, _ in kept.values()]),
                          tuple([name for _, name in kept.values()]), _identity(self.problem_of, flags, descriptors),
                          _explaining(h, problem, invoker), self.numbers)
@@ -109,14 +126,18 @@ cdef class Signature:
         return plan
 
 
-cdef inline object _find(Signature s, Handle handle, arg_t* descriptors, int flags):
+cdef inline object _find(Signature s, Handle handle, arg_t* descriptors, int64_t flags):
     """Check the kinds of a call's descriptors, and return the invoker of the problem that they describe."""
     cdef uint64_t stamp[STAMPS]
     cdef int i, count = s.descriptors
     # By this number the handle remembers calls of an operation, with what is in no descriptor.
-    cdef int64_t call = -100000 - (<int64_t> s.what << 24) - flags
+    cdef int64_t call = -100000 - (<int64_t> s.what << 40) - flags
     cdef uint64_t h = memo_start(call)
     for i in range(count):
+        if s.nullable >> i & 1 and <object> descriptors[i] is None:
+            stamp[i] = ~<uint64_t> 0  # no descriptor's
+            h = memo_mix(h, stamp[i])
+            continue
         if Py_TYPE(descriptors[i]) != s.kind[i] or (<Descriptor> descriptors[i]).destroyed:
             check_descriptor(<object> descriptors[i], s.kinds[i], s.descriptor_names[i])
         stamp[i] = (<Descriptor> descriptors[i]).stamp
@@ -127,7 +148,8 @@ cdef inline object _find(Signature s, Handle handle, arg_t* descriptors, int fla
     return found
 
 
-cdef Invoker _prepare(Signature s, Handle handle, arg_t* descriptors, const uint64_t* stamp, int flags, int64_t call):
+cdef Invoker _prepare(Signature s, Handle handle, arg_t* descriptors, const uint64_t* stamp, int64_t flags,
+                      int64_t call):
     cdef int i
     handle.require_alive()
     given = [<object> descriptors[i] for i in range(s.descriptors)]
@@ -151,7 +173,7 @@ cdef int launch(Handle handle, Invoker invoker, const int* order, int count, PyO
     return execute(handle, invoker, &call, names, scalars, None)
 
 
-cdef object _identity(object problem_of, int flags, tuple descriptors):
+cdef object _identity(object problem_of, int64_t flags, tuple descriptors):
     def identity():
         return problem_of(flags, *descriptors).key
     return identity
@@ -172,3 +194,36 @@ cdef int check_plain_scalars(object alpha, object beta, type error) except -1:
     if b != 0:
         raise error("scaled results", "beta", b, 0)
     return 0
+
+
+cdef Invoker invoker_of(Handle handle, Problem problem):
+    """Find what runs a problem, or prepare it."""
+    invoker = handle.lookup(problem.data, problem.size, OPERATION)
+    if invoker is None:
+        invoker = preparing.first_applicable(handle, problem)
+        handle.keep(problem, OPERATION, invoker)
+    return invoker
+
+
+cdef int run_problem(Handle handle, Problem problem, int count, const int* order, arg_t* buffers, tuple names,
+                     const double* numbers, int64_t workspace_size) except -1:
+    """A call whose descriptors do not say all of its problem; `numbers` are MX_SCALARS or NULL.
+
+    Buffer i goes to slot order[i], nowhere where that is -1; the workspace lies behind the buffers.
+    """
+    cdef call_t call
+    cdef double given[MX_SCALARS]
+    memset(given, 0, sizeof(given))
+    if numbers != NULL:
+        memcpy(given, numbers, sizeof(given))
+    call.order, call.count, call.data, call.workspace_size = order, count, buffers, workspace_size
+    return execute(handle, invoker_of(handle, problem), &call, names, given, None)
+
+
+cdef tuple sequence_of(object values, int64_t count, str name):
+    """Exactly `count` objects of an argument that the header has as an array."""
+    if not isinstance(values, (list, tuple)):
+        raise BadParmError("not a list", name, type(values).__name__, f"a list of {count}")
+    if len(values) != count:
+        raise BadParmError("length of a list", name, len(values), count)
+    return tuple(values)

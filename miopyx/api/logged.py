@@ -19,6 +19,7 @@ from miopyx.engine import _plan
 from miopyx.engine._handle import Handle
 from miopyx.engine._plan import Plan
 from miopyx.problem._activation import ActivationDescriptor
+from miopyx.problem._ctc import CTCLossDescriptor
 from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, get_attribute
 from miopyx.problem._dropout import DropoutDescriptor
 from miopyx.problem._lrn import LRNDescriptor
@@ -29,14 +30,23 @@ from miopyx.values import logs
 
 from . import (
     _activation,
+    _adam,
     _batchnorm,
+    _cat,
     _convolution,
+    _ctc,
     _dropout,
+    _getitem,
+    _glu,
     _handle,
+    _kthvalue,
     _layernorm,
+    _losses,
     _lrn,
     _pooling,
+    _prelu,
     _reduce,
+    _rope,
     _softmax,
     _tensor,
     _tensor_ops,
@@ -48,9 +58,10 @@ if TYPE_CHECKING:
 
 # The modules whose functions are printed.
 MODULES = (_convolution, _tensor, _tensor_ops, _pooling, _activation, _lrn, _batchnorm, _softmax, _layernorm,
-           _reduce, _dropout)
+           _reduce, _dropout, _cat, _ctc, _losses, _glu, _prelu, _kthvalue, _getitem, _rope, _adam)
 # Arguments that are lists of numbers and those that are memory; an array could be either.
-_LISTS = {"lens", "dimsA", "stridesA", "padA", "strideA", "dilationA", "adjA", "windowDimA"}
+_LISTS = {"lens", "dimsA", "stridesA", "padA", "strideA", "dilationA", "adjA", "windowDimA", "labels", "labelLengths",
+          "inputLengths", "dims", "slices"}
 _MEMORY = {
     "x", "x2", "w", "y", "b", "weight", "mean", "rstd", "workspace", "dx", "dw", "dy", "db", "workSpace", "A", "B", "C",
     "indices", "indice", "states", "reserveSpace", "reserve",
@@ -60,6 +71,10 @@ _MEMORY = {
     "nextResultRunningMean", "nextResultRunningVariance", "resultBnScaleDiff", "resultBnBiasDiff", "savedMean",
     "savedInvVariance", "scale", "bias", "running_mean", "running_var", "saved_mean", "saved_inv", "est_mean",
     "est_var", "dscale", "dbias",
+    "input", "output", "outputGrad", "inputGrad", "doutput", "dinput", "dweight", "target", "indices", "error", "cos",
+    "sin", "probs", "losses", "gradients", "param", "grad", "expAvg", "expAvgSq", "maxExpAvgSq", "stateStep", "paramIn",
+    "paramOut", "paramOutFloat16", "gradIn", "expAvgIn", "expAvgOut", "expAvgSqIn", "expAvgSqOut", "maxExpAvgSqIn",
+    "maxExpAvgSqOut", "stateStepIn", "stateStepOut", "gradScale", "foundInf",
 }
 _LONGEST_LIST, _LONGEST_TEXT = 16, 200
 
@@ -122,9 +137,14 @@ def _dropout_text(desc: DropoutDescriptor) -> str:
     return ", ".join([*map(_scalar, (desc.dropout, desc.seed, desc.use_mask, desc.state_evo)), ""])
 
 
+def _ctc_text(desc: CTCLossDescriptor) -> str:
+    return f"{desc.data_type.name}, {desc.blank_label_id}, {_scalar(desc.apply_softmax_layer)}, "
+
+
 _DESCRIPTORS: tuple[tuple[type[Any], Callable[[Any], str]], ...] = (
     (PoolingDescriptor, _pooling_text), (ActivationDescriptor, _activation_text), (LRNDescriptor, _lrn_text),
     (SoftmaxDescriptor, _softmax_text), (ReduceTensorDescriptor, _reduce_text), (DropoutDescriptor, _dropout_text),
+    (CTCLossDescriptor, _ctc_text),
 )
 
 

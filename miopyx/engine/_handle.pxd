@@ -16,7 +16,7 @@ cdef struct entry_t:
     PyObject* value
 
 cdef enum:
-    STAMPS = 9           # descriptors of a call, at most
+    STAMPS = 16          # descriptors of a call, at most
 
 cdef struct memo_t:
     uint64_t stamp[STAMPS]  # of descriptors

@@ -6,6 +6,7 @@ from miopyx.values._types cimport MX_AXES, mx_grid, mx_tensor
 
 
 cdef int fill_grid(mx_grid* grid, const mx_tensor** tensors, int count) noexcept nogil
+cdef int join_axes(int64_t* lens, int64_t* strides, const mx_tensor** tensors, int count) noexcept nogil
 cdef int64_t grid_lines(const mx_grid* grid) noexcept nogil
 
 

@@ -13,7 +13,13 @@ from miopyx.values._types cimport MX_AXES, mx_grid, mx_tensor
 
 
 cdef int fill_grid(mx_grid* grid, const mx_tensor** tensors, int count) noexcept nogil:
-    """Write the grid of at most four tensors; the first one's lengths are walked.
+    """Write the grid of at most four tensors."""
+    memset(grid, 0, sizeof(mx_grid))
+    return join_axes(grid.len, &grid.stride[0][0], tensors, count)
+
+
+cdef int join_axes(int64_t* lens, int64_t* strides, const mx_tensor** tensors, int count) noexcept nogil:
+    """Write MX_AXES lengths and for each tensor as many strides, which are 0; the first tensor's lengths are walked.
 
     Another tensor whose length is 1 where the first one's is not stays where it is along that axis.  The last axis is
     the innermost one; axes that are not needed come first, with length 1 and stride 0.
@@ -23,9 +29,8 @@ cdef int fill_grid(mx_grid* grid, const mx_tensor** tensors, int count) noexcept
     cdef const mx_tensor* first = tensors[0]
     cdef int64_t step
     cdef bint joined
-    memset(grid, 0, sizeof(mx_grid))
     for axis in range(MX_AXES):
-        grid.len[axis] = 1
+        lens[axis] = 1
         if first.len[axis] > 1:  # sorted by stride, the largest first
             j = used
             while j > 0 and first.stride[order[j - 1]] < first.stride[axis]:
@@ -38,15 +43,15 @@ cdef int fill_grid(mx_grid* grid, const mx_tensor** tensors, int count) noexcept
         joined = last < MX_AXES
         for t in range(count):
             step = tensors[t].stride[axis] if tensors[t].len[axis] > 1 else 0
-            if last < MX_AXES and step != grid.stride[t][last] * grid.len[last]:
+            if last < MX_AXES and step != strides[t * MX_AXES + last] * lens[last]:
                 joined = False
         if joined:
-            grid.len[last] *= first.len[axis]
+            lens[last] *= first.len[axis]
             continue
         last -= 1
-        grid.len[last] = first.len[axis]
+        lens[last] = first.len[axis]
         for t in range(count):
-            grid.stride[t][last] = tensors[t].stride[axis] if tensors[t].len[axis] > 1 else 0
+            strides[t * MX_AXES + last] = tensors[t].stride[axis] if tensors[t].len[axis] > 1 else 0
     return 0
 
 

@@ -38,10 +38,16 @@ from .layers import (
     _activation,
     _batchnorm,
     _bias,
+    _cat,
+    _ctc,
     _dropout,
+    _elements,
     _empty,
+    _getitem,
+    _kthvalue,
     _layernorm,
     _lrn,
+    _multimargin,
     _pooling,
     _reduce,
     _softmax,
@@ -81,14 +87,22 @@ CONV: tuple[Solver, ...] = (
     _naive.ConvDirectNaiveConvFwd(), _naive.ConvDirectNaiveConvBwd(), _naive.ConvDirectNaiveConvWrw(),
 )
 
+_ELEMENTS = (_elements.OpenCLElements(), _elements.HostElements())
+
 # The other operations, by the name of their problems' class.
 OTHERS: dict[str, tuple[Solver, ...]] = {
+    **dict.fromkeys(("AdamProblem", "GLUProblem", "PReLUProblem", "RoPEProblem", "SoftMarginProblem"), _ELEMENTS),
     "ActivationProblem": (_activation.OpenCLActivation(), _activation.HostActivation()),
     "BatchNormProblem": (_batchnorm.OpenCLBatchNorm(), _batchnorm.HostBatchNorm()),
     "BiasProblem": (_bias.OpenCLBias(), _bias.HostBias()),
+    "CTCProblem": (_ctc.OpenCLCTC(), _ctc.HostCTC()),
+    "CatProblem": (_cat.OpenCLCat(), _cat.HostCat()),
     "DropoutProblem": (_dropout.OpenCLDropout(), _dropout.HostDropout()),
+    "GetitemProblem": (_getitem.OpenCLGetitem(), _getitem.HostGetitem()),
+    "KthProblem": (_kthvalue.OpenCLKth(), _kthvalue.HostKth()),
     "LayerNormProblem": (_layernorm.OpenCLLayerNorm(), _layernorm.HostLayerNorm()),
     "LRNProblem": (_lrn.OpenCLLRN(), _lrn.HostLRN()),
+    "MultiMarginProblem": (_multimargin.OpenCLMultiMargin(), _multimargin.HostMultiMargin()),
     "PoolingProblem": (_pooling.OpenCLPooling(), _pooling.HostPooling()),
     "ReduceProblem": (_reduce.OpenCLReduce(), _reduce.HostReduce()),
     "SoftmaxProblem": (_softmax.OpenCLSoftmax(), _softmax.HostSoftmax()),

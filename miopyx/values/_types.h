@@ -13,7 +13,7 @@
 #include "miopyx/kernels/layers/pooling_args.h"
 
 /* Tensors of a problem, and numbers that come with each call (alpha, beta, epsilon ...), at most. */
-enum { MX_SLOTS = 10, MX_SCALARS = 6 };
+enum { MX_SLOTS = 16, MX_SCALARS = 8 };
 
 /* miopenDataType_t; FLOAT8 and BFLOAT8 are AMD's, E4M3 and E5M2 OCP's, which miopen.h does not have */
 enum {
@@ -35,7 +35,9 @@ enum {
     MX_POOLING_FORWARD, MX_POOLING_BACKWARD, MX_ACTIVATION_FORWARD, MX_ACTIVATION_BACKWARD,
     MX_LRN_FORWARD, MX_LRN_BACKWARD, MX_SOFTMAX_FORWARD, MX_SOFTMAX_BACKWARD,
     MX_BN_TRAINING, MX_BN_INFERENCE, MX_BN_BACKWARD, MX_NORM_FORWARD, MX_NORM_BACKWARD, MX_REDUCE,
-    MX_DROPOUT_STATES, MX_DROPOUT_FORWARD, MX_DROPOUT_BACKWARD
+    MX_DROPOUT_STATES, MX_DROPOUT_FORWARD, MX_DROPOUT_BACKWARD,
+    MX_CAT, MX_CTC, MX_GLU, MX_GLU_BACKWARD, MX_PRELU_BACKWARD, MX_SOFT_MARGIN, MX_SOFT_MARGIN_BACKWARD, MX_ROPE,
+    MX_ROPE_BACKWARD, MX_ADAM, MX_ADAM_TRANSFORMERS, MX_KTH, MX_GETITEM, MX_MULTI_MARGIN
 };
 
 /* c = f(a, b, c), element by element; b broadcasts where its length is 1.  Tensors that `what` has no use for are 0. */
@@ -119,5 +121,14 @@ typedef struct {
     double p;                  /* the probability that an element is dropped */
     mx_tensor x, y;            /* dy and dx backward */
 } mx_dropout_problem;
+
+/* Operations that are nothing but tensors and numbers, problem/_slots.pyx.  What is not given is 0. */
+typedef struct {
+    int64_t what;              /* MX_CAT ... */
+    int64_t flags;
+    int64_t number[8];
+    int64_t rank[MX_SLOTS];    /* of the descriptors */
+    mx_tensor t[MX_SLOTS];
+} mx_slots_problem;
 
 #endif

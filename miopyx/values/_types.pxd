@@ -44,6 +44,20 @@ cdef extern from "miopyx/values/_types.h" nogil:
         MX_DROPOUT_STATES
         MX_DROPOUT_FORWARD
         MX_DROPOUT_BACKWARD
+        MX_CAT
+        MX_CTC
+        MX_GLU
+        MX_GLU_BACKWARD
+        MX_PRELU_BACKWARD
+        MX_SOFT_MARGIN
+        MX_SOFT_MARGIN_BACKWARD
+        MX_ROPE
+        MX_ROPE_BACKWARD
+        MX_ADAM
+        MX_ADAM_TRANSFORMERS
+        MX_KTH
+        MX_GETITEM
+        MX_MULTI_MARGIN
 
     ctypedef struct mx_tensor:
         int64_t type
@@ -161,3 +175,10 @@ cdef extern from "miopyx/values/_types.h" nogil:
         int64_t evolves
         double p
         mx_tensor x, y
+
+    ctypedef struct mx_slots_problem:
+        int64_t what
+        int64_t flags
+        int64_t number[8]
+        int64_t rank[16]
+        mx_tensor t[16]

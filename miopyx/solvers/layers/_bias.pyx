@@ -35,44 +35,55 @@ cdef class OpenCLBias(OpenCLLayer):
     cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1:
         cdef mx_bias_sums s
         _cut(&s, dev, &(<BiasProblem> problem).c)
-        # A CPU's sums live there in any case.
-        if s.parts == 1 and not dev.is_cpu:
-            return 0
-        return s.parts * s.rest_count * s.k * (8 if dev.fp64 else 4)
+        return _workspace(dev, &s)
 
     cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
         cdef const mx_bias_problem* p = &(<BiasProblem> problem).c
         cdef bint wide = p.y.type == MX_DOUBLE
-        cdef int64_t local = _local(dev), groups, elements
-        cdef int width = 8 if dev.fp64 else 4
-        cdef mx_bias_sums s
-        cdef dict defines
-        _cut(&s, dev, p)
-        elements = s.rest_count * s.k
-        workspace = self.workspace_size(dev, problem)
-        defines = {
-            "Y_TYPE": TOKENS[p.y.type], "ACC": "double" if wide or (dev.is_cpu and dev.fp64) else "float",
-            "SUM": "double" if dev.fp64 else "float", "SCALAR": "double" if wide else "float",
-            "ROWS": 1 if dev.is_cpu else 0, "LOCAL": local,
-            "INDEX": "int" if _extent(&p.y) < 1 << 30 else "long",
-        }
-        if not dev.is_cpu:
-            vec = _vector(&s, p)
-            lanes = s.block > 1 and vec > 1
-            defines.update(VEC=vec, LANES=int(lanes), SETS=8 if lanes or vec == 1 else 16 // vec)
-        b = Arg.slot_of(SLOT_X, type_size(<int> p.b.type))
-        # A kernel that needs no workspace gets b in its place.
-        sums = Arg.slot_of(SLOT_WORKSPACE, width) if workspace else b
-        shape = struct_arg(&s, sizeof(s))
-        groups = s.parts * s.rest_count * s.blocks
-        steps = [Step(KernelSpec("layers/bias.cl", "bias_backward", **defines),
-                      (b, Arg.slot_of(SLOT_Y, type_size(<int> p.y.type)), sums, shape, Arg.alpha(wide), Arg.beta(wide)),
-                      (groups * local,), (local,))]
-        if s.parts > 1:
-            groups = 1 if dev.is_cpu else ceil_div(elements, FINISHED)
-            steps.append(Step(KernelSpec("layers/bias.cl", "bias_finish", **defines),
-                              (b, sums, shape, Arg.alpha(wide), Arg.beta(wide)), (groups * local,), (local,)))
+        steps, workspace = sum_steps(dev, p, Arg.slot_of(SLOT_X, type_size(<int> p.b.type)),
+                                     Arg.slot_of(SLOT_Y, type_size(<int> p.y.type)), 0, Arg.alpha(wide), Arg.beta(wide))
         return Solution(steps, workspace)
+
+
+cdef int64_t _workspace(Device dev, const mx_bias_sums* s) noexcept:
+    # A CPU's sums live there in any case.
+    if s.parts == 1 and not dev.is_cpu:
+        return 0
+    return s.parts * s.rest_count * s.k * (8 if dev.fp64 else 4)
+
+
+cdef tuple sum_steps(Device dev, const mx_bias_problem* p, Arg b, Arg y, int64_t offset, Arg alpha, Arg beta):
+    """The launches for the sum of `y` in `b`, and the bytes of workspace behind `offset` that they need."""
+    cdef bint wide = p.y.type == MX_DOUBLE
+    cdef int64_t local = _local(dev), groups, elements, workspace
+    cdef mx_bias_sums s
+    cdef dict defines
+    _cut(&s, dev, p)
+    elements = s.rest_count * s.k
+    workspace = _workspace(dev, &s)
+    defines = {
+        "Y_TYPE": TOKENS[p.y.type], "ACC": "double" if wide or (dev.is_cpu and dev.fp64) else "float",
+        "SUM": "double" if dev.fp64 else "float", "SCALAR": "double" if wide else "float",
+        "ROWS": 1 if dev.is_cpu else 0, "LOCAL": local,
+        "INDEX": "int" if _extent(&p.y) < 1 << 30 else "long",
+    }
+    if p.b.type != p.y.type:
+        defines["B_TYPE"] = TOKENS[p.b.type]
+    if not dev.is_cpu:
+        vec = _vector(&s, p)
+        lanes = s.block > 1 and vec > 1
+        defines.update(VEC=vec, LANES=int(lanes), SETS=8 if lanes or vec == 1 else 16 // vec)
+    # A kernel that needs no workspace gets b in its place.
+    sums = Arg.slot_of(SLOT_WORKSPACE, 8 if dev.fp64 else 4, offset) if workspace else b
+    shape = struct_arg(&s, sizeof(s))
+    groups = s.parts * s.rest_count * s.blocks
+    steps = [Step(KernelSpec("layers/bias.cl", "bias_backward", **defines), (b, y, sums, shape, alpha, beta),
+                  (groups * local,), (local,))]
+    if s.parts > 1:
+        groups = 1 if dev.is_cpu else ceil_div(elements, FINISHED)
+        steps.append(Step(KernelSpec("layers/bias.cl", "bias_finish", **defines), (b, sums, shape, alpha, beta),
+                          (groups * local,), (local,)))
+    return steps, workspace
 
 
 cdef int64_t _local(Device dev):

@@ -1,17 +1,22 @@
 """Tensors without elements, as those of an empty batch: nothing is computed, and a sum of nothing is zero."""
 
 from libc.stdint cimport int64_t
+from libc.string cimport memset
 
 from miopyx._core cimport Arg, Device, KernelSpec, Problem, Solution, Solver, Step, struct_arg
 from miopyx.host._tensor_ops cimport host_tensor
 from miopyx.problem._batchnorm cimport BN_BACK_DBIAS, BN_BACK_DSCALE, BN_SAVED_INV, BN_SAVED_MEAN, BatchNormProblem
 from miopyx.problem._bias cimport BiasProblem
 from miopyx.problem._descriptors cimport type_size
+from miopyx.problem._elements cimport TERM, ElementsProblem, sum_of
 from miopyx.problem._layernorm cimport LN_BACK_DB, LN_BACK_DW, LN_MEAN, LN_RSTD, LayerNormProblem, has
+from miopyx.problem._multimargin cimport MULTI_Y, MultiMarginProblem
+from miopyx.problem._slots cimport SlotsProblem
 from miopyx.problem._tensor_ops cimport TENSOR_C
 from miopyx.values._types cimport (
-    MX_AXES, MX_BN_BACKWARD, MX_BN_TRAINING, MX_DOUBLE, MX_NORM_BACKWARD, MX_SCALARS, MX_SCALE_TENSOR, MX_SET_TENSOR,
-    mx_batchnorm_problem, mx_bias_problem, mx_layernorm_problem, mx_tensor, mx_tensor_problem,
+    MX_AXES, MX_BN_BACKWARD, MX_BN_TRAINING, MX_DOUBLE, MX_MULTI_MARGIN, MX_NORM_BACKWARD, MX_SCALARS,
+    MX_SCALE_TENSOR, MX_SET_TENSOR, mx_batchnorm_problem, mx_bias_problem, mx_layernorm_problem, mx_slots_problem,
+    mx_tensor, mx_tensor_problem,
 )
 from ._common cimport NO_ALGORITHM, TOKENS, ceil_div
 
@@ -23,10 +28,12 @@ cdef int _scale(const mx_tensor* t, void* memory, double factor, int threads) no
     """t = factor t; where the factor is 0 what t held is not read."""
     cdef mx_tensor_problem p
     cdef void* slots[4]
-    cdef double[MX_SCALARS] scalars = [factor, 0, 0, 0, 0, 0]
+    cdef double[MX_SCALARS] scalars
     if _elements(t) == 0:
         return 0
     p.what, p.op, p.flags, p.c = MX_SCALE_TENSOR if factor != 0 else MX_SET_TENSOR, 0, 0, t[0]
+    memset(scalars, 0, sizeof(scalars))
+    scalars[0] = factor
     slots[0] = slots[1] = slots[3] = NULL
     slots[<int> TENSOR_C] = memory
     return host_tensor(&p, slots, scalars, threads)
@@ -57,10 +64,18 @@ cdef int _layernorm(const void* problem, void** slots, const double* scalars, in
     return status
 
 
+cdef int _slots(const void* problem, void** slots, const double* scalars, int threads) noexcept nogil:
+    cdef const mx_slots_problem* p = <const mx_slots_problem*> problem
+    cdef mx_bias_problem sum
+    cdef int slot = MULTI_Y if p.what == MX_MULTI_MARGIN else sum_of(p, &sum)
+    return _scale(&p.t[slot], slots[slot], 0, threads)
+
+
 cdef class Empty(Solver):
     """Writes what has elements where the rest has none: sums, which are beta times what they were.
 
-    Those are a bias's gradient, and of norms the gradients of their parameters and the statistics that they save;
+    Those are a bias's gradient, that of a PReLU's weights, sums of losses, and of norms the gradients of their
+    parameters and the statistics that they save;
     running ones stay as they are.
     """
 
@@ -83,7 +98,7 @@ cdef class Empty(Solver):
         cdef Step step
         if dev.is_host and sums:
             step = Step(None, (), ())
-            step.function = (_bias if is_bias else
+            step.function = (_bias if is_bias else _slots if isinstance(problem, SlotsProblem) else
                              _layernorm if isinstance(problem, LayerNormProblem) else _batchnorm)
             return Solution([step])
         return Solution([_scaled(dev, problem.tensor[<int> slot], slot, is_bias) for slot in sums])
@@ -92,7 +107,13 @@ cdef class Empty(Solver):
 cdef tuple _sums(Problem problem):
     """The slots that are written and have elements."""
     cdef tuple slots = ()
-    if isinstance(problem, BiasProblem):
+    cdef mx_bias_problem sum
+    if isinstance(problem, ElementsProblem):
+        slots = (sum_of(&(<ElementsProblem> problem).c, &sum),)
+        slots = slots if slots[0] != TERM else ()
+    elif isinstance(problem, MultiMarginProblem):
+        slots = (MULTI_Y,)
+    elif isinstance(problem, BiasProblem):
         slots = (0,)
     elif isinstance(problem, BatchNormProblem):
         if (<BatchNormProblem> problem).c.what == MX_BN_BACKWARD:

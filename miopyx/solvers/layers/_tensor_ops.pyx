@@ -9,7 +9,7 @@ from miopyx.problem._grid cimport fill_grid, grid_lines
 from miopyx.host._tensor_ops cimport host_tensor
 from miopyx.values._types cimport (
     MX_AXES, MX_BFLOAT16, MX_CAST_TENSOR, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_INT8, MX_INT32, MX_OP_TENSOR,
-    MX_SCALE_TENSOR, MX_SET_TENSOR, mx_grid, mx_tensor, mx_tensor_problem,
+    MX_SCALE_TENSOR, MX_SET_TENSOR, MX_TRANSFORM_TENSOR, mx_grid, mx_tensor, mx_tensor_problem,
 )
 from miopyx.problem._tensor_ops cimport (
     TENSOR_A, TENSOR_B, TENSOR_C, TENSOR_CLAMP, TENSOR_COPY, TENSOR_IN_PLACE, TensorProblem,
@@ -33,8 +33,8 @@ cdef enum:
     COPY = 6
     FILL = 7
 
-cdef dict TOKENS = {MX_HALF: "half", MX_FLOAT: "float", MX_DOUBLE: "double", MX_BFLOAT16: "bfloat16",
-                    MX_INT32: "int32", MX_INT8: "int8"}
+cdef dict ALL_TOKENS = {MX_HALF: "half", MX_FLOAT: "float", MX_DOUBLE: "double", MX_BFLOAT16: "bfloat16",
+                        MX_INT32: "int32", MX_INT8: "int8"}
 
 
 cdef extern from "miopyx/kernels/layers/tensor_ops_args.h" nogil:
@@ -93,7 +93,7 @@ cdef class OpenCLTensor(Solver):
         cdef int a_slot = TENSOR_A, what
         cdef int64_t shared = c.len[1]
         if p.what == MX_SET_TENSOR:
-            return Solution([_step(dev, p, FILL, NULL, a_slot, &c, 0)])
+            return Solution([_step(dev, p, FILL, NULL, a_slot, &c, TENSOR_C, 0)])
         if p.what == MX_OP_TENSOR:
             what = <int> p.op
         elif p.what == MX_CAST_TENSOR:
@@ -103,20 +103,28 @@ cdef class OpenCLTensor(Solver):
         if p.what == MX_SCALE_TENSOR or p.flags & TENSOR_IN_PLACE:
             a, a_slot = c, TENSOR_C
         if a.len[1] == c.len[1]:
-            return Solution([_step(dev, p, what, &a, a_slot, &c, 0)])
+            return Solution([_step(dev, p, what, &a, a_slot, &c, TENSOR_C, 0)])
         # Channels are added or left out; what is added is zero.
         if a.len[1] > c.len[1]:
             a.len[1] = c.len[1]
-            return Solution([_step(dev, p, what, &a, a_slot, &c, 0)])
+            return Solution([_step(dev, p, what, &a, a_slot, &c, TENSOR_C, 0)])
         shared = a.len[1]
         c.len[1] = shared
-        first = _step(dev, p, what, &a, a_slot, &c, 0)
+        first = _step(dev, p, what, &a, a_slot, &c, TENSOR_C, 0)
         c.len[1] = p.c.len[1] - shared
-        return Solution([first, _step(dev, p, FILL, NULL, a_slot, &c, shared * c.stride[1])])
+        return Solution([first, _step(dev, p, FILL, NULL, a_slot, &c, TENSOR_C, shared * c.stride[1])])
+
+
+cdef Step copy_step(Device dev, const mx_tensor* a, int a_slot, const mx_tensor* c, int c_slot, int64_t skipped):
+    """The launch that copies a slot's tensor, bit by bit, to another, which begins `skipped` elements in its slot."""
+    cdef mx_tensor_problem p
+    memset(&p, 0, sizeof(p))
+    p.what, p.flags, p.a, p.c = MX_TRANSFORM_TENSOR, TENSOR_COPY, a[0], c[0]
+    return _step(dev, &p, COPY, a, a_slot, c, c_slot, skipped)
 
 
 cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tensor* a, int a_slot, const mx_tensor* c,
-                int64_t skipped):
+                int c_slot, int64_t skipped):
     """The launch that computes `c`, which begins `skipped` elements behind the problem's."""
     cdef const mx_tensor* tensors[3]
     cdef mx_walk walk
@@ -138,7 +146,7 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
     if bits:
         defines["WIDTH"] = width
     else:
-        defines.update(A_TYPE=TOKENS[a.type], C_TYPE=TOKENS[c.type], ACC="double" if wide else "float",
+        defines.update(A_TYPE=ALL_TOKENS[a.type], C_TYPE=ALL_TOKENS[c.type], ACC="double" if wide else "float",
                        SCALAR="double" if wide else "float")
         if what == CAST:
             defines["CLAMP"] = 1 if p.flags & TENSOR_CLAMP else 0
@@ -147,7 +155,7 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
         args.append(Arg.slot_of(a_slot, type_size(<int> a.type)))
     if count == 3:
         args.append(Arg.slot_of(TENSOR_B, width))
-    args.append(Arg.slot_of(TENSOR_C, width, skipped * width))
+    args.append(Arg.slot_of(c_slot, width, skipped * width))
     scalars = []
     if what == FILL:
         scalars = [Arg.scalar_of(i, False) if p.what == MX_SET_TENSOR else Arg.real(0, False) for i in range(3)]
@@ -190,7 +198,7 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
             return Step(spec, (*args, value, *scalars), (groups,), (1,))
 
     # Of c's size: c, a where it is not c, b where it does not broadcast.
-    touched = 1 + (a != NULL and a_slot != TENSOR_C) + (count == 3 and _elements(&p.b) == elements)
+    touched = 1 + (a != NULL and a_slot != c_slot) + (count == 3 and _elements(&p.b) == elements)
     walk.pieces, walk.piece, walk.units = 1, walk.g.len[4], lines
     if dev.is_cpu:
         groups = _groups(dev, elements * width * count, elements)

@@ -119,5 +119,5 @@ def read(path: str, flag: str, dtype: str, count: int) -> Array:
 def poisoned(dtype: str, count: int) -> Array:
     """Return an output as it should never look after a run: NaN, or a pattern where there is none."""
     out = np.empty(count, dtype)
-    out[...] = -0x5A5A5A5B if dtype == "int32" else np.nan
+    out[...] = -0x5A5A5A5B if dtype in ("int32", "int64") else np.nan
     return out

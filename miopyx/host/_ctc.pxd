@@ -1,0 +1,4 @@
+"""CTC loss on the host path as a solver calls it."""
+
+# Takes an mx_slots_problem and the addresses in the order of its slots.
+cdef int host_ctc(const void* problem, void** slots, const double* scalars, int threads) noexcept nogil

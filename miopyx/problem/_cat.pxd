@@ -1,0 +1,7 @@
+"""Concatenation: its problem."""
+
+from ._slots cimport SlotsProblem
+
+
+cdef class CatProblem(SlotsProblem):
+    pass

@@ -1,0 +1,47 @@
+"""CTC loss: its descriptor, its problem, and the table of labels."""
+
+from libc.stdint cimport int32_t, int64_t
+
+from ._descriptors cimport Descriptor, check_descriptor
+from ._slots cimport SlotsProblem
+
+# Slots.
+cdef enum:
+    CTC_PROBS = 0
+    CTC_TABLE = 1          # bytes, see kernels/layers/ctc.h
+    CTC_LOSSES = 2
+    CTC_GRADIENTS = 3
+
+# Numbers of a problem.
+cdef enum:
+    CTC_BLANK = 0
+    CTC_SOFTMAX = 1        # whether probs are numbers whose softmax the probabilities are
+    CTC_LABELS = 2         # room for a sample's labels
+
+
+cdef class CTCLossDescriptor(Descriptor):
+    cdef readonly int blank_label_id
+    cdef readonly bint apply_softmax_layer
+    cdef int type
+
+    cdef int set(self, object data_type, object blank, object softmax) except -1
+
+
+cdef class CTCProblem(SlotsProblem):
+    cdef int set_room(self, int64_t room) except -1
+    cdef int _line(self, int slot, int64_t length) except -1
+
+
+cdef class Labels:
+    cdef readonly object table           # a NumPy array
+    cdef readonly int64_t room           # labels of a sample
+
+    cdef int _fill(self, int64_t classes, int blank, const int32_t[:] labels, const int32_t[:] lengths,
+                   const int32_t[:] steps, int32_t[:, :] table) except -1
+
+
+cdef inline CTCLossDescriptor as_ctc(object desc, str name):
+    """`desc` where it is a live CTC loss descriptor, else the error that names the parameter."""
+    if type(desc) is CTCLossDescriptor and not (<CTCLossDescriptor> desc).destroyed:
+        return <CTCLossDescriptor> desc
+    return <CTCLossDescriptor> check_descriptor(desc, CTCLossDescriptor, name)

@@ -1,0 +1,200 @@
+"""CTC loss: its descriptor, its problem, and the table of labels."""
+
+from libc.stdint cimport int32_t, int64_t
+
+from miopyx.values._args cimport to_flag, to_int
+from ._descriptors cimport Descriptor, next_stamp, to_data_type
+from ._slots cimport SlotsProblem
+from miopyx.values._types cimport (
+    MX_AXES, MX_BFLOAT16, MX_CTC, MX_DOUBLE, MX_FLOAT, MX_HALF, mx_tensor,
+)
+
+import numpy
+
+from miopyx.errors import BadParmError
+
+cdef enum:
+    ROOM = 16              # room for labels is a multiple of it, so that calls differ in few problems
+
+
+def _set(CTCLossDescriptor desc, data_type, blank, softmax):
+    desc.set(data_type, blank, softmax)
+
+
+cdef class CTCLossDescriptor(Descriptor):
+    """Blank label of a CTC loss, and what its probabilities are (miopenCTCLossDescriptor_t).
+
+    Parameters
+    ----------
+    data_type : miopenDataType_t, numpy dtype or its name, optional
+        Kept and given back; a loss is computed in the type of its tensors.
+    blank_label_id : int, optional
+        The class that is no label.  What lies beyond the classes is the nearest one.
+    apply_softmax_layer : bool, optional
+        Whether probabilities are the softmax of what is passed; else it is their logarithms.
+
+    Raises
+    ------
+    BadParmError
+        For an unknown type, or what is no integer or no flag.
+    """
+
+    def __init__(self, data_type=MX_FLOAT, blank_label_id=0, apply_softmax_layer=True):
+        self.set(data_type, blank_label_id, apply_softmax_layer)
+
+    def __cinit__(self, *args, **kwargs):
+        self.type, self.blank_label_id, self.apply_softmax_layer = MX_FLOAT, 0, True
+        self.stamp = next_stamp()
+
+    cdef tuple settings(self):
+        return ((_set, self.type, self.blank_label_id, self.apply_softmax_layer),)
+
+    cdef int set(self, object data_type, object blank, object softmax) except -1:
+        cdef int kind = to_data_type(data_type, "dataType"), label = to_int(blank, "blank_label_id")
+        cdef bint flag = to_flag(softmax, "apply_softmax_layer")
+        self.type, self.blank_label_id, self.apply_softmax_layer = kind, label, flag
+        self.stamp = next_stamp()
+        return 0
+
+    @property
+    def data_type(self):
+        """The miopenDataType_t."""
+        from miopyx.enums import miopenDataType_t
+
+        return miopenDataType_t(self.type)
+
+    cdef str described(self):
+        return (f"CTCLossDescriptor({self.data_type.name!r}, blank_label_id={self.blank_label_id}, "
+                f"apply_softmax_layer={self.apply_softmax_layer})")
+
+
+cdef class CTCProblem(SlotsProblem):
+    """Losses and gradients of probs, with room for so many labels of a sample.
+
+    Raises
+    ------
+    BadParmError
+        Where probs and gradients differ, or probs have no three dimensions.
+    MIOpenNotImplementedError
+        For another type than float16, bfloat16, float32 and float64.
+    """
+
+    def __init__(self, CTCLossDescriptor ctc, probs, gradients, int64_t room=0):
+        cdef int64_t classes, samples
+        cdef int blank = ctc.blank_label_id
+        self.take(CTC_PROBS, probs, "probsDesc")
+        self.take(CTC_GRADIENTS, gradients, "gradientsDesc", True)
+        if self.c.rank[<int> CTC_PROBS] != 3:
+            raise BadParmError("rank of probabilities", "probsDesc", self.c.rank[<int> CTC_PROBS],
+                               "3: steps, samples, classes")
+        self.require_type(CTC_PROBS, (MX_HALF, MX_FLOAT, MX_BFLOAT16, MX_DOUBLE),
+                          "float16, bfloat16, float32 or float64")
+        self.require_alike(CTC_GRADIENTS, CTC_PROBS)
+        classes, samples = self.c.t[<int> CTC_PROBS].len[4], self.c.t[<int> CTC_PROBS].len[1]
+        if classes < 1:
+            raise BadParmError("no classes", "probsDesc", self.lens(CTC_PROBS), "1 or more")
+        self.c.what = MX_CTC
+        self.c.number[<int> CTC_BLANK] = max(0, min(blank, classes - 1))
+        self.c.number[<int> CTC_SOFTMAX] = ctc.apply_softmax_layer
+        self.set_room(room)
+        self._line(CTC_LOSSES, samples)
+        self.written |= 1 << CTC_LOSSES
+        self.output = CTC_GRADIENTS
+
+    cdef int set_room(self, int64_t room) except -1:
+        self.c.number[<int> CTC_LABELS] = room
+        self.raw[<int> CTC_TABLE] = self.c.t[<int> CTC_PROBS].len[1] * (2 + 2 * room) * 4
+        return 0
+
+    cdef int _line(self, int slot, int64_t length) except -1:
+        """Let a slot without a descriptor hold numbers of probs' type."""
+        cdef mx_tensor* t = &self.c.t[slot]
+        cdef int axis
+        t.type = self.c.t[<int> CTC_PROBS].type
+        for axis in range(MX_AXES):
+            t.len[axis], t.stride[axis] = 1, 0
+        t.len[0], t.stride[0] = length, 1
+        self.c.rank[slot] = 1
+        return self.hold(slot, t, 1)
+
+    cdef bint is_empty(self) noexcept:
+        return self.c.t[<int> CTC_LOSSES].len[0] == 0
+
+
+cdef object _integers(object values, str name, int64_t count):
+    """A line of integers as int32, `count` of them at least (-1: any number)."""
+    if isinstance(values, (str, bytes, dict, set, frozenset)):
+        raise BadParmError("not a sequence of integers", name, type(values).__name__, "integers")
+    try:
+        line = numpy.asarray(values)
+        if line.size == 0:
+            line = line.astype(numpy.int64)
+    except Exception as e:  # whatever a strange object raises
+        raise BadParmError(f"not a sequence of integers ({type(e).__name__})", name, type(values).__name__,
+                           "integers") from None
+    if line.ndim != 1 or line.dtype.kind not in "iu":
+        raise BadParmError("not a sequence of integers", name, f"{line.ndim} dimensions of {line.dtype}",
+                           "one dimension of integers")
+    if count >= 0 and len(line) < count:
+        raise BadParmError("has fewer values than are used", name, len(line), f">= {count}")
+    if count >= 0:
+        line = line[:count]
+    if len(line) and (line.min() < -(1 << 31) or line.max() >= 1 << 31):
+        raise BadParmError("integer out of range", name, int(line.max()), "32 bits")
+    return numpy.ascontiguousarray(line, numpy.int32)
+
+
+cdef class Labels:
+    """The table of kernels/layers/ctc.h for a batch; what probs say was checked before.
+
+    Parameters
+    ----------
+    problem : CTCProblem
+    labels, label_lengths, input_lengths : sequences of int
+        As miopenCTCLoss takes them.
+
+    Raises
+    ------
+    BadParmError
+        For labels that are no classes or blank, lengths below 0, more steps than probs have, and sequences that are
+        too short.
+    """
+
+    def __init__(self, CTCProblem problem not None, labels, label_lengths, input_lengths):
+        cdef const mx_tensor* probs = &problem.c.t[<int> CTC_PROBS]
+        cdef int64_t samples = probs.len[1]
+        lengths = _integers(label_lengths, "labelLengths", samples)
+        steps = _integers(input_lengths, "inputLengths", samples)
+        if len(lengths) and lengths.min() < 0:
+            raise BadParmError("negative", "labelLengths", int(lengths.min()), ">= 0")
+        if len(steps) and (steps.min() < 0 or steps.max() > probs.len[0]):
+            wrong = int(steps.min()) if steps.min() < 0 else int(steps.max())
+            raise BadParmError("steps of a sample", "inputLengths", wrong, f"0 ... {probs.len[0]}")
+        line = _integers(labels, "labels", int(lengths.sum(dtype=numpy.int64)))
+        longest = int(lengths.max()) if len(lengths) else 0
+        self.room = max(1, (longest + ROOM - 1) // ROOM) * ROOM
+        self.table = numpy.zeros((samples, 2 + 2 * self.room), numpy.int32)
+        if samples:
+            self._fill(probs.len[4], <int> problem.c.number[<int> CTC_BLANK], line, lengths, steps, self.table)
+
+    cdef int _fill(self, int64_t classes, int blank, const int32_t[:] labels, const int32_t[:] lengths,
+                   const int32_t[:] steps, int32_t[:, :] table) except -1:
+        cdef int32_t[:] last = numpy.zeros(classes, numpy.int32)  # 1 + the last place of a class in this sample
+        cdef int64_t n, i, at = 0, label, room = self.room
+        for n in range(steps.shape[0]):
+            table[n, 0], table[n, 1] = steps[n], lengths[n]
+            for i in range(lengths[n]):
+                label = labels[at + i]
+                if label < 0 or label >= classes or label == blank:
+                    raise BadParmError("label", f"labels[{at + i}]", label,
+                                       f"0 ... {classes - 1}, but not {blank}, which is blank")
+                table[n, 2 + i] = <int32_t> label
+                if last[label] == 0:
+                    table[n, 2 + room + i] = 1
+                else:
+                    table[n, 2 + room + last[label] - 1] += <int32_t> (2 * (i + 1))
+                last[label] = <int32_t> (i + 1)
+            for i in range(lengths[n]):
+                last[labels[at + i]] = 0
+            at += lengths[n]
+        return 0

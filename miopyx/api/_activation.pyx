@@ -134,7 +134,7 @@ def miopenActivationForward(handle, activDesc, alpha, xDesc, x, beta, yDesc, y):
     require_handle(handle)
     cdef arg_t[3] descriptors = [<arg_t> activDesc, <arg_t> xDesc, <arg_t> yDesc]
     cdef arg_t[2] buffers = [<arg_t> x, <arg_t> y]
-    cdef double[MX_SCALARS] numbers = [0, 0, 0, 0, 0, 0]
+    cdef double[MX_SCALARS] numbers = [0, 0, 0, 0, 0, 0, 0, 0]
     write_activation(as_activation(activDesc, "activDesc"), numbers)
     require_plain_scalars(alpha, beta, UnknownError)
     _FORWARD.run(handle, descriptors, buffers, numbers, 0, 0)
@@ -186,7 +186,7 @@ def miopenActivationBackward(handle, activDesc, alpha, yDesc, y, dyDesc, dy, xDe
     cdef ActivationDescriptor activ = as_activation(activDesc, "activDesc")
     cdef arg_t[5] descriptors = [<arg_t> activ, <arg_t> yDesc, <arg_t> dyDesc, <arg_t> xDesc, <arg_t> dxDesc]
     cdef arg_t[4] buffers = [<arg_t> y, <arg_t> dy, <arg_t> x, <arg_t> dx]
-    cdef double[MX_SCALARS] numbers = [0, 0, 0, 0, 0, 0]
+    cdef double[MX_SCALARS] numbers = [0, 0, 0, 0, 0, 0, 0, 0]
     write_activation(activ, numbers)
     require_plain_scalars(alpha, beta, UnknownError)
     _BACKWARD.run(handle, descriptors, buffers, numbers, 0, _unread(activ))

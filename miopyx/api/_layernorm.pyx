@@ -103,7 +103,7 @@ cdef int _forward(int kind, object handle, object mode, arg_t* descriptors, arg_
     require_handle(handle)
     cdef Signature signature = <Signature> _FORWARD[kind]
     cdef bint affine = _affine(mode, kind)
-    cdef double[MX_SCALARS] numbers = [to_double(epsilon, "epsilon"), 0, 0, 0, 0, 0]
+    cdef double[MX_SCALARS] numbers = [to_double(epsilon, "epsilon"), 0, 0, 0, 0, 0, 0, 0]
     cdef int flags = _number(number, kind) << NUMBER | kind
     cdef unsigned left_out = _absent(signature, descriptors, buffers, affine, True)
     return signature.run(handle, descriptors, buffers, numbers, flags | left_out << LEFT_OUT, left_out)
@@ -115,7 +115,7 @@ cdef int _backward(int kind, object handle, object mode, object workspace_size, 
     require_handle(handle)
     cdef Signature signature = <Signature> _BACKWARD[kind]
     cdef bint affine = _affine(mode, kind)
-    cdef double[MX_SCALARS] numbers = [0, 0, 0, 0, 0, 0]
+    cdef double[MX_SCALARS] numbers = [0, 0, 0, 0, 0, 0, 0, 0]
     cdef int flags = _number(number, kind) << NUMBER | kind
     cdef int64_t size = workspace_bytes(workspace_size)
     cdef unsigned left_out = _absent(signature, descriptors, buffers, affine, False)

@@ -23,7 +23,7 @@ cdef Signature _BACKWARD = Signature(
     {"y": LRN_Y, "dy": LRN_DY, "x": LRN_X, "dx": LRN_DX, "workSpace": LRN_SCALES}, first=LRNDescriptor)
 cdef enum:
     NO_SCALES = 1 << 2     # among the forward buffers
-cdef double[MX_SCALARS] _NO_NUMBERS = [0, 0, 0, 0, 0, 0]
+cdef double[MX_SCALARS] _NO_NUMBERS = [0, 0, 0, 0, 0, 0, 0, 0]
 
 
 def miopenCreateLRNDescriptor():

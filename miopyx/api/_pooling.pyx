@@ -33,7 +33,7 @@ cdef Signature _BACKWARD = Signature(
     {"dy": POOL_IN, "dx": POOL_OUT, "workSpace": POOL_INDICES}, first=PoolingDescriptor, optional=1)
 cdef enum:
     NO_INDICES = 1 << 2    # among the buffers of both
-cdef double[MX_SCALARS] _NO_NUMBERS = [0, 0, 0, 0, 0, 0]
+cdef double[MX_SCALARS] _NO_NUMBERS = [0, 0, 0, 0, 0, 0, 0, 0]
 
 
 def miopenCreatePoolingDescriptor():

@@ -73,7 +73,7 @@ cdef int _forward(object handle, object alpha, object x_desc, object x, object b
                   int flags) except -1:
     cdef arg_t[2] descriptors = [<arg_t> x_desc, <arg_t> y_desc]
     cdef arg_t[2] buffers = [<arg_t> x, <arg_t> y]
-    cdef double[MX_SCALARS] numbers = [to_double(alpha, "alpha"), to_double(beta, "beta"), 0, 0, 0, 0]
+    cdef double[MX_SCALARS] numbers = [to_double(alpha, "alpha"), to_double(beta, "beta"), 0, 0, 0, 0, 0, 0]
     return _FORWARD.run(handle, descriptors, buffers, numbers, flags, 0)
 
 
@@ -81,7 +81,7 @@ cdef int _backward(object handle, object alpha, object y_desc, object y, object 
                    object dx_desc, object dx, int flags) except -1:
     cdef arg_t[3] descriptors = [<arg_t> y_desc, <arg_t> dy_desc, <arg_t> dx_desc]
     cdef arg_t[3] buffers = [<arg_t> y, <arg_t> dy, <arg_t> dx]
-    cdef double[MX_SCALARS] numbers = [to_double(alpha, "alpha"), to_double(beta, "beta"), 0, 0, 0, 0]
+    cdef double[MX_SCALARS] numbers = [to_double(alpha, "alpha"), to_double(beta, "beta"), 0, 0, 0, 0, 0, 0]
     return _BACKWARD.run(handle, descriptors, buffers, numbers, flags, 0)
 
 

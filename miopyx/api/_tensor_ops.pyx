@@ -82,7 +82,7 @@ def miopenOpTensor(handle, tensorOp, alpha1, aDesc, A, alpha2, bDesc, B, beta, c
     cdef arg_t[3] descriptors = [<arg_t> aDesc, <arg_t> bDesc, <arg_t> cDesc]
     cdef arg_t[3] buffers = [<arg_t> A, <arg_t> B, <arg_t> C]
     cdef double[MX_SCALARS] numbers = [to_double(alpha1, "alpha1"), to_double(alpha2, "alpha2"),
-                                       to_double(beta, "beta"), 0, 0, 0]
+                                       to_double(beta, "beta"), 0, 0, 0, 0, 0]
     _OP.run(handle, descriptors, buffers, numbers, op, 0)
 
 
@@ -111,7 +111,7 @@ def miopenSetTensor(handle, yDesc, y, alpha):
     require_handle(handle)
     cdef TensorDescriptor desc = as_tensor(yDesc, "yDesc")
     cdef arg_t[1] descriptors = [<arg_t> desc], buffers = [<arg_t> y]
-    cdef double[MX_SCALARS] numbers = [0, 0, 0, 0, 0, 0]
+    cdef double[MX_SCALARS] numbers = [0, 0, 0, 0, 0, 0, 0, 0]
     _write_bits(alpha, desc.type, numbers)
     _SET.run(handle, descriptors, buffers, numbers, 0, 0)
 
@@ -136,7 +136,7 @@ def miopenScaleTensor(handle, yDesc, y, alpha):
     """
     require_handle(handle)
     cdef arg_t[1] descriptors = [<arg_t> yDesc], buffers = [<arg_t> y]
-    cdef double[MX_SCALARS] numbers = [to_double(alpha, "alpha"), 0, 0, 0, 0, 0]
+    cdef double[MX_SCALARS] numbers = [to_double(alpha, "alpha"), 0, 0, 0, 0, 0, 0, 0]
     _SCALE.run(handle, descriptors, buffers, numbers, 0, 0)
 
 
@@ -169,7 +169,7 @@ def miopenTransformTensor(handle, alpha, xDesc, x, beta, yDesc, y):
     """
     require_handle(handle)
     cdef arg_t[2] descriptors = [<arg_t> xDesc, <arg_t> yDesc], buffers = [<arg_t> x, <arg_t> y]
-    cdef double[MX_SCALARS] numbers = [to_double(alpha, "alpha"), to_double(beta, "beta"), 0, 0, 0, 0]
+    cdef double[MX_SCALARS] numbers = [to_double(alpha, "alpha"), to_double(beta, "beta"), 0, 0, 0, 0, 0, 0]
     cdef int flags = TENSOR_COPY if numbers[0] == 1 and numbers[1] == 0 else 0
     _TRANSFORM.run(handle, descriptors, buffers, numbers, flags, 0)
 
@@ -194,7 +194,7 @@ def copy_tensor(handle, src_desc, src, dst_desc, dst):
     """
     require_handle(handle)
     cdef arg_t[2] descriptors = [<arg_t> src_desc, <arg_t> dst_desc], buffers = [<arg_t> src, <arg_t> dst]
-    cdef double[MX_SCALARS] numbers = [1, 0, 0, 0, 0, 0]
+    cdef double[MX_SCALARS] numbers = [1, 0, 0, 0, 0, 0, 0, 0]
     _COPY.run(handle, descriptors, buffers, numbers, TENSOR_COPY | TENSOR_RAW, 0)
 
 
@@ -225,7 +225,7 @@ def cast_tensor(handle, alpha, clamping, src_desc, src, dst_desc, dst):
     """
     require_handle(handle)
     cdef arg_t[2] descriptors = [<arg_t> src_desc, <arg_t> dst_desc], buffers = [<arg_t> src, <arg_t> dst]
-    cdef double[MX_SCALARS] numbers = [to_double(alpha, "alpha"), 0, 0, 0, 0, 0]
+    cdef double[MX_SCALARS] numbers = [to_double(alpha, "alpha"), 0, 0, 0, 0, 0, 0, 0]
     _CAST.run(handle, descriptors, buffers, numbers, _clamping(clamping), 0)
 
 

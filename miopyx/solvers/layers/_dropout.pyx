@@ -31,7 +31,7 @@ cdef class HostDropout(HostLayer):
     """Both directions, and the states, on the host path."""
 
     def __cinit__(self):
-        self.id, self.name = 1282, "HostDropout"
+        self.id, self.name = 1286, "HostDropout"
 
     cpdef str why_not(self, Device dev, Problem problem):
         return None if dev.is_host else "runs on the host path only"
@@ -46,7 +46,7 @@ cdef class OpenCLDropout(OpenCLLayer):
     """Both directions, and the states, on OpenCL devices, each in one launch."""
 
     def __cinit__(self):
-        self.id, self.name = 1281, "OpenCLDropout"
+        self.id, self.name = 1285, "OpenCLDropout"
 
     cpdef str why_not(self, Device dev, Problem problem):
         if dev.is_host:

@@ -47,7 +47,7 @@ cdef class HostReduce(HostLayer):
     """Every reduction on the host path."""
 
     def __cinit__(self):
-        self.id, self.name, self.function = 1272, "HostReduce", host_reduce
+        self.id, self.name, self.function = 1284, "HostReduce", host_reduce
 
     cpdef str why_not(self, Device dev, Problem problem):
         return None if dev.is_host else "runs on the host path only"
@@ -200,7 +200,7 @@ cdef class OpenCLReduce(OpenCLLayer):
     """
 
     def __cinit__(self):
-        self.id, self.name = 1271, "OpenCLReduce"
+        self.id, self.name = 1283, "OpenCLReduce"
 
     cpdef str why_not(self, Device dev, Problem problem):
         cdef const mx_reduce_problem* p = &(<ReduceProblem> problem).c

@@ -84,7 +84,7 @@ def test_every_function_is_used_in_a_test():
 def test_public_names_are_meant():
     """`import *` must not hand on what modules import for themselves."""
     meant = {"ActivationDescriptor", "CTCLossDescriptor", "ConvolutionDescriptor", "DropoutDescriptor", "FindOptions",
-             "FindProblem", "FindSolution", "Handle", "LRNDescriptor", "Plan", "PoolingDescriptor",
+             "FindProblem", "FindSolution", "FusionOperator", "FusionPlanDescriptor", "Handle", "LRNDescriptor", "OperatorArgs", "Plan", "PoolingDescriptor",
              "ReduceTensorDescriptor", "SoftmaxDescriptor", "Solver", "TensorDescriptor", "cast_tensor",
              "copy_tensor", "solver_id", "solver_name"}
     errors = {error.__name__ for error in (miopyx.MIOpenError, *miopyx.errors.ERROR_OF_STATUS.values())}

@@ -8,94 +8,22 @@ from miopyx.enums import (
     miopenFusionDirection_t,
 )
 from miopyx.problem._activation import ActivationDescriptor
-from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, _Int
+from miopyx.problem._descriptors import ConvolutionDescriptor, Descriptor, TensorDescriptor, _Int
 from miopyx.runtime._buffers import _Data
 
 _Real: TypeAlias = SupportsFloat
 
 @final
-class FusionOperator: ...
+class FusionOperator:
+    def __init__(self, *args: object, **kwargs: object) -> None: ...
 
 @final
-class FusionPlanDescriptor: ...
+class FusionPlanDescriptor(Descriptor):
+    def __init__(self, *args: object, **kwargs: object) -> None: ...
 
 @final
-class OperatorArgs: ...
+class OperatorArgs(Descriptor): ...
 
-def miopenBatchNormBackwardActivation(
-    handle: Handle,
-    bn_mode: miopenBatchNormMode_t | _Int,
-    alphaDataDiff: _Data,
-    betaDataDiff: _Data,
-    alphaParamDiff: _Data,
-    betaParamDiff: _Data,
-    xDesc: TensorDescriptor,
-    x: _Data,
-    dyDesc: TensorDescriptor,
-    dy: _Data,
-    dxDesc: TensorDescriptor,
-    dx: _Data,
-    scaleDesc: TensorDescriptor,
-    biasDesc: TensorDescriptor | None,
-    savedMeanDesc: TensorDescriptor,
-    savedVarianceDesc: TensorDescriptor,
-    bnScale: _Data,
-    bnBias: _Data,
-    resultBnScaleDiff: _Data,
-    resultBnBiasDiff: _Data,
-    epsilon: _Real,
-    savedMean: _Data,
-    savedInvVariance: _Data,
-    activDesc: TensorDescriptor,
-) -> None: ...
-def miopenBatchNormForwardInferenceActivation(
-    handle: Handle,
-    bn_mode: miopenBatchNormMode_t | _Int,
-    alpha: _Real | None,
-    beta: _Real | None,
-    xDesc: TensorDescriptor,
-    x: _Data,
-    yDesc: TensorDescriptor,
-    y: _Data,
-    scaleDesc: TensorDescriptor,
-    biasDesc: TensorDescriptor | None,
-    estMeanDesc: TensorDescriptor,
-    estVarianceDesc: TensorDescriptor,
-    bnScale: _Data,
-    bnBias: _Data,
-    estimatedMean: _Data,
-    estimatedVariance: _Data,
-    epsilon: _Real,
-    activDesc: TensorDescriptor,
-) -> None: ...
-def miopenBatchNormForwardTrainingActivation(
-    handle: Handle,
-    bn_mode: miopenBatchNormMode_t | _Int,
-    alpha: _Real | None,
-    beta: _Real | None,
-    xDesc: TensorDescriptor,
-    x: _Data,
-    yDesc: TensorDescriptor,
-    y: _Data,
-    scaleDesc: TensorDescriptor,
-    biasVarDesc: TensorDescriptor,
-    savedMeanDesc: TensorDescriptor,
-    savedVarDesc: TensorDescriptor,
-    bnScale: _Data,
-    bnBias: _Data,
-    expAvgFactor: _Real,
-    resultRunningMean: _Data,
-    resultRunningVariance: _Data,
-    epsilon: _Real,
-    resultSaveMean: _Data,
-    resultSaveInvVariance: _Data,
-    activDesc: TensorDescriptor,
-) -> None: ...
-def miopenDeriveBNTensorDescriptor(
-    derivedBnDesc: TensorDescriptor,
-    xDesc: TensorDescriptor,
-    bn_mode: miopenBatchNormMode_t | _Int,
-) -> None: ...
 def miopenConvolutionBiasActivationForward(
     handle: Handle,
     alpha1: _Real | None,
@@ -247,3 +175,15 @@ def miopenExecuteFusionPlan(
     output: _Data,
     args: OperatorArgs,
 ) -> None: ...
+
+__all__ = [  # noqa: RUF022 - in the order of the header
+    "FusionOperator", "FusionPlanDescriptor", "OperatorArgs", "miopenConvolutionBiasActivationForward",
+    "miopenCreateFusionPlan", "miopenDestroyFusionPlan", "miopenCreateOpConvForward", "miopenCreateOpBiasForward",
+    "miopenCreateOpActivationForward", "miopenCreateOpActivationBackward", "miopenCreateOpBatchNormInference",
+    "miopenCreateOpBatchNormForward", "miopenCreateOpBatchNormBackward", "miopenFusionPlanGetOp",
+    "miopenCompileFusionPlan", "miopenFusionPlanGetWorkSpaceSize", "miopenFusionPlanConvolutionGetAlgo",
+    "miopenFusionPlanConvolutionSetAlgo", "miopenCreateOperatorArgs", "miopenDestroyOperatorArgs",
+    "miopenSetOpArgsConvForward", "miopenSetOpArgsBiasForward", "miopenSetOpArgsActivForward",
+    "miopenSetOpArgsActivBackward", "miopenSetOpArgsBatchNormInference", "miopenSetOpArgsBatchNormForward",
+    "miopenSetOpArgsBatchNormBackward", "miopenExecuteFusionPlan",
+]

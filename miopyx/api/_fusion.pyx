@@ -32,10 +32,10 @@ from miopyx.choose import _ranking, preparing
 from miopyx.choose._survey import Survey
 from miopyx.errors import BadParmError, MIOpenNotImplementedError, UnsupportedOpError
 from miopyx.problem._descriptors import destroy
-from ._batchnorm import (
-    miopenBatchNormBackwardActivation, miopenBatchNormForwardInferenceActivation,
-    miopenBatchNormForwardTrainingActivation, miopenDeriveBNTensorDescriptor,
-)
+from ._batchnorm import miopenBatchNormBackwardActivation as _norm_backward
+from ._batchnorm import miopenBatchNormForwardInferenceActivation as _norm_inference
+from ._batchnorm import miopenBatchNormForwardTrainingActivation as _norm_training
+from ._batchnorm import miopenDeriveBNTensorDescriptor as _derive
 from miopyx.solvers import registry
 
 cdef enum:
@@ -646,7 +646,7 @@ cdef int _compile_norm(Handle h, FusionPlanDescriptor plan) except -1:
             follows = ActivationDescriptor(op.mode)
     for op in plan.operators:
         if op.kind in (NORM, NORM_TRAINING, NORM_BACKWARD):
-            miopenDeriveBNTensorDescriptor(norm, x, op.mode)
+            _derive(norm, x, op.mode)
             if op.kind == NORM:
                 h.batch_norm_inference(op.mode, x, x, op.descriptor, activ_desc=follows)
             elif op.kind == NORM_TRAINING:
@@ -993,19 +993,19 @@ cdef int _execute_norm(object handle, FusionPlanDescriptor plan, object xd, obje
     given = _given(args, op)
     if op.kind == NORM:
         buffers, numbers = given
-        miopenBatchNormForwardInferenceActivation(
+        _norm_inference(
             handle, op.mode, 1.0, 0.0, xd, x, yd, y, op.descriptor, op.descriptor, op.descriptor, op.descriptor,
             *buffers.values(), *numbers.values(), activ)
         return 0
     if plan.norm is None:
         plan.norm = d
-        miopenDeriveBNTensorDescriptor(d, plan.input, op.mode)
+        _derive(d, plan.input, op.mode)
     d = plan.norm
     if op.kind == NORM_TRAINING:
-        miopenBatchNormForwardTrainingActivation(handle, op.mode, 1.0, 0.0, xd, x, yd, y, d, d, d, d, *given, activ)
+        _norm_training(handle, op.mode, 1.0, 0.0, xd, x, yd, y, d, d, d, d, *given, activ)
         return 0
     before, scale, bias, scale_diff, bias_diff, mean, inverse = given
-    miopenBatchNormBackwardActivation(
+    _norm_backward(
         handle, op.mode, 1.0, 0.0, 1.0, 0.0, xd, before, xd, x, yd, y, d, d, d, d, scale, bias, scale_diff, bias_diff,
         _EPSILON, mean, inverse, activ)
     return 0
@@ -1101,4 +1101,5 @@ def miopenExecuteFusionPlan(handle, fusePlanDesc, inputDesc, input, outputDesc, 
     execute(h, invoker, &call, (*names, "workSpace"), scalars, None)
 
 
-__all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]
+__all__ = ["FusionOperator", "FusionPlanDescriptor", "OperatorArgs",
+           *(_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t"))]

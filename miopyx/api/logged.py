@@ -71,7 +71,7 @@ _MEMORY = {
     "nextResultRunningMean", "nextResultRunningVariance", "resultBnScaleDiff", "resultBnBiasDiff", "savedMean",
     "savedInvVariance", "scale", "bias", "running_mean", "running_var", "saved_mean", "saved_inv", "est_mean",
     "est_var", "dscale", "dbias",
-    "input", "output", "outputGrad", "inputGrad", "doutput", "dinput", "dweight", "target", "indices", "error", "cos",
+    "input", "output", "outputGrad", "inputGrad", "doutput", "dinput", "dweight", "target", "error", "cos",
     "sin", "probs", "losses", "gradients", "param", "grad", "expAvg", "expAvgSq", "maxExpAvgSq", "stateStep", "paramIn",
     "paramOut", "paramOutFloat16", "gradIn", "expAvgIn", "expAvgOut", "expAvgSqIn", "expAvgSqOut", "maxExpAvgSqIn",
     "maxExpAvgSqOut", "stateStepIn", "stateStepOut", "gradScale", "foundInf",

@@ -123,7 +123,7 @@ cdef FindRecord _known(Survey survey):
 
 
 # What a launch over y adds to a solver's time, where its own store does not take an epilogue and nothing is measured.
-LAUNCH_MORE = 1.3
+cdef double LAUNCH_MORE = 1.3
 
 
 cdef int _add_launches(list candidates) except -1:

@@ -5,7 +5,7 @@ import inspect
 import random
 import tracemalloc
 from collections import Counter
-from functools import cache
+from functools import cache, partial
 
 import ml_dtypes
 import numpy as np
@@ -419,8 +419,32 @@ def new_problem():
     return miopyx.miopenCreateConvProblem(ConvolutionDescriptor(), 0)
 
 
-# Objects of Find 2.0, new ones for each call, and what goes with them.
+def new_plan():
+    plan = miopyx.miopenCreateFusionPlan(0, TensorDescriptor("float32", (2, 4, 8, 8)))
+    miopyx.miopenCreateOpConvForward(plan, ConvolutionDescriptor(), TensorDescriptor("float32", (6, 4, 3, 3)))
+    return plan
+
+
+def new_operator(name):
+    plan = new_plan()
+    makers = {"convOp": [lambda: miopyx.miopenFusionPlanGetOp(plan, 0)],
+              "biasOp": [lambda: miopyx.miopenCreateOpBiasForward(plan, TensorDescriptor("float32", (1, 6, 1, 1)))],
+              "activFwdOp": [lambda: miopyx.miopenCreateOpActivationForward(plan, 3)],
+              "activBwdOp": [lambda: miopyx.miopenCreateOpActivationBackward(plan, 3)],
+              "bnOp": [lambda: miopyx.miopenCreateOpBatchNormBackward(plan, 1),
+                       lambda: miopyx.miopenCreateOpBatchNormForward(plan, 1, False),
+                       lambda: miopyx.miopenCreateOpBatchNormInference(
+                           plan, 1, TensorDescriptor("float32", (1, 6, 1, 1)))]}
+    return random.choice(makers[name])()
+
+
+# Objects of Find 2.0 and of fusion plans, new ones for each call, and what goes with them.
 MAKERS = {
+    "fusePlanDesc": new_plan, "args": miopyx.miopenCreateOperatorArgs, "fuseDirection": lambda: 0, "op_idx": lambda: 0,
+    **{name: partial(new_operator, name) for name in ("convOp", "biasOp", "activFwdOp", "activBwdOp", "bnOp")},
+    "wDesc": lambda: TensorDescriptor("float32", (6, 4, 3, 3)), "requestAlgoCount": lambda: 3,
+    **dict.fromkeys(("alpha", "beta", "savedMean", "savedInvVariance", "runningMean", "runningVariance"),
+                    lambda: None),
     **dict.fromkeys(("problem", "problem1", "problem2"), new_problem), "options": miopyx.miopenCreateFindOptions,
     "solution": lambda: miopyx.miopenLoadSolution(saved_solution(), len(saved_solution())),
     "data": saved_solution, "size": lambda: len(saved_solution()), "direction": lambda: 0, "id": lambda: 1,

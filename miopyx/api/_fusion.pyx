@@ -22,7 +22,7 @@ from miopyx.problem._fusion cimport FUSED_ALPHA, FUSED_BETA, FUSED_EPSILON, FUSE
 from miopyx.problem._problem cimport (
     FUSED_BIAS, FUSED_MEAN, FUSED_SCALE, FUSED_SHIFT, FUSED_VARIANCE, FUSED_Z, ConvProblem,
 )
-from miopyx.values._args cimport raise_unknown, to_double, to_int, to_int64, to_member
+from miopyx.values._args cimport raise_unknown, to_double, to_flag, to_int, to_int64, to_member
 from miopyx.values._types cimport MX_FORWARD, MX_SCALARS, MX_SLOTS
 
 from copy import copy
@@ -545,8 +545,9 @@ def miopenCreateOpBatchNormForward(fusePlanDesc, bn_mode, runningMeanVariance):
     BadParmError
         For an unknown mode.
     """
+    cdef bint running = to_flag(runningMeanVariance, "runningMeanVariance")
     cdef FusionOperator op = _plan_of(fusePlanDesc).add(NORM_TRAINING, None, _norm_mode(bn_mode))
-    op.running = bool(runningMeanVariance)
+    op.running = running
     return op
 
 

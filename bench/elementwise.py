@@ -157,7 +157,7 @@ def kth(s, rows, columns):
     (x, tx), (y, _), (i, _) = s.random(rows, columns), s.random(rows), s.pair(np.zeros(rows, np.int64))
     d, out, places = desc(rows, columns), desc(rows), desc(rows, dtype="int64")
     k = columns // 3
-    return (lambda: miopyx.miopenKthvalueForward(s.handle, d, x, out, y, places, i, k, 1),
+    return (lambda: miopyx.miopenKthvalueForward(s.handle, d, x, out, y, places, i, k, 1, False),
             lambda: s.torch.kthvalue(tx, k, 1), 4 * rows * columns)
 
 

@@ -9,7 +9,7 @@ from miopyx.engine._handle cimport Handle
 from miopyx.engine._plan cimport Plan
 from miopyx.values._args cimport to_flag, to_int64
 from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor
-from miopyx.values._types cimport MX_DROPOUT_BACKWARD, MX_DROPOUT_FORWARD, MX_DROPOUT_STATES
+from miopyx.values._types cimport MX_DROPOUT_BACKWARD, MX_DROPOUT_FORWARD, MX_DROPOUT_STATES, MX_SCALARS
 from miopyx.problem._dropout cimport (
     DROPOUT_DRAWN, DROPOUT_GIVEN, DROPOUT_KEPT, DROPOUT_MASK, DROPOUT_STATE_BYTES, DROPOUT_STATES, DROPOUT_X,
     DROPOUT_Y, DropoutDescriptor, as_dropout, dropout_problem, states_problem,
@@ -197,7 +197,8 @@ def miopenSetDropoutDescriptor(dropoutDesc, handle, dropout, states, stateSizeIn
     cdef DropoutDescriptor trial = DropoutDescriptor(dropout, states, stateSizeInBytes, seed, use_mask, state_evo,
                                                      rng_mode)
     cdef arg_t[1] descriptors = [<arg_t> _PLACES], buffers = [<arg_t> states]
-    cdef double[4] numbers = [trial.seed_set & 0x3fffff, trial.seed_set >> 22 & 0x3fffff, trial.seed_set >> 44, 0]
+    cdef double[MX_SCALARS] numbers = [trial.seed_set & 0x3fffff, trial.seed_set >> 22 & 0x3fffff,
+                                       trial.seed_set >> 44, 0, 0, 0, 0, 0]
     (<Handle> handle).require_alive()
     if states is not None:
         _STATES.run(handle, descriptors, buffers, numbers, 0, 0)
@@ -224,7 +225,7 @@ cdef int _run(Signature signature, bint backward, object handle, object dropout_
     cdef arg_t[4] descriptors = [<arg_t> desc, <arg_t> noise, <arg_t> tensor, <arg_t> y_desc]
     cdef object states = desc.states_set
     cdef arg_t[4] buffers = [<arg_t> x, <arg_t> y, <arg_t> reserve, <arg_t> states]
-    cdef double[4] numbers = [0, 0, 0, 0]
+    cdef double[MX_SCALARS] numbers = [0, 0, 0, 0, 0, 0, 0, 0]
     cdef int64_t given = to_int64(size, "reserveSpaceSizeInBytes")
     desc.require_set()
     cdef int mask = _mask(desc, backward, reserve is not None)

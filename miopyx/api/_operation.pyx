@@ -53,7 +53,7 @@ cdef class Signature:
     """
 
     def __init__(self, int what, problem_of, tuple descriptors, dict buffers, tuple numbers=(),
-                 type first=TensorDescriptor, int optional=0, int scalars=4, unsigned nullable=0):
+                 type first=TensorDescriptor, int optional=0, int scalars=MX_SCALARS, unsigned nullable=0):
         cdef int i
         self.what, self.problem_of, self.numbers, self.optional = what, problem_of, numbers, optional
         self.scalars, self.nullable = scalars, nullable

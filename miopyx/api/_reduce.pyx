@@ -10,7 +10,7 @@ from miopyx.engine._handle cimport Handle
 from miopyx.engine._plan cimport Plan
 from miopyx.values._args cimport raise_unknown, to_double, to_int, to_int64, to_member
 from miopyx.problem._descriptors cimport as_tensor
-from miopyx.values._types cimport MX_REDUCE
+from miopyx.values._types cimport MX_REDUCE, MX_SCALARS
 from miopyx.problem._reduce cimport (
     REDUCE_A, REDUCE_ADD, REDUCE_C, REDUCE_INDEX, REDUCE_MAX, REDUCE_MIN, REDUCE_MUL, ReduceTensorDescriptor, as_reduce,
     calculation_problem, extreme_problem, indices_bytes, reduce_problem,
@@ -237,7 +237,7 @@ def miopenReduceTensor(handle, reduceTensorDesc, indices, indicesSizeInBytes, wo
     cdef ReduceTensorDescriptor desc = as_reduce(reduceTensorDesc, "reduceTensorDesc")
     cdef arg_t[3] descriptors = [<arg_t> desc, <arg_t> aDesc, <arg_t> cDesc]
     cdef arg_t[4] buffers = [<arg_t> A, <arg_t> C, <arg_t> indices, <arg_t> workspace]
-    cdef double[4] numbers = [to_double(alpha, "alpha"), to_double(beta, "beta"), 0, 0]
+    cdef double[MX_SCALARS] numbers = [to_double(alpha, "alpha"), to_double(beta, "beta"), 0, 0, 0, 0, 0, 0]
     cdef int64_t size = workspace_bytes(workspaceSizeInBytes), given, need
     cdef bint wanted = desc.wants_indices()
     given = to_int64(indicesSizeInBytes, "indicesSizeInBytes")
@@ -337,7 +337,7 @@ def miopenReduceCalculationForward(handle, nanPropagation, workspace, workspaceS
     require_handle(handle)
     cdef arg_t[2] descriptors = [<arg_t> xDesc, <arg_t> reduceDesc]
     cdef arg_t[3] buffers = [<arg_t> x, <arg_t> y, <arg_t> workspace]
-    cdef double[4] numbers = [1, 0, 0, 0]
+    cdef double[MX_SCALARS] numbers = [1, 0, 0, 0, 0, 0, 0, 0]
     cdef int flags = _calculation_flags(dim, reduceCalculationOp, nanPropagation, "reduceCalculationOp",
                                         "nanPropagation")
     _CALCULATION.run(handle, descriptors, buffers, numbers, flags, 0, workspace_bytes(workspaceSizeInBytes))
@@ -385,7 +385,7 @@ def miopenReduceExtremeForward(handle, xDesc, x, dim, reduceExtremeOp, yDesc, y,
     cdef int flags = _extreme_flags(dim, reduceExtremeOp, "reduceExtremeOp")
     cdef arg_t[3] descriptors = [<arg_t> xDesc, <arg_t> yDesc, <arg_t> indiceDesc]
     cdef arg_t[3] buffers = [<arg_t> x, <arg_t> y, <arg_t> indice]
-    cdef double[4] numbers = [1, 0, 0, 0]
+    cdef double[MX_SCALARS] numbers = [1, 0, 0, 0, 0, 0, 0, 0]
     if flags & WITHOUT_Y:
         descriptors[1], buffers[1] = descriptors[2], buffers[2]
         _INDICES.run(handle, descriptors, buffers, numbers, flags, 0)

@@ -1,5 +1,5 @@
-"""Writes what the documents say of the code: docs/coverage.md, docs/environment.md and the table of
-floors in docs/architecture.md.
+"""Writes what the documents say of the code: docs/coverage.md, docs/environment.md, the table of floors in
+docs/architecture.md and that of functions in README.md.
 
     python tests/coverage_table.py        (needs the package installed)
 """
@@ -17,6 +17,7 @@ from miopyx.values import config
 ROOT = Path(__file__).parent.parent
 LIST = Path(__file__).parent / "data" / "porting_guide.txt"
 HEADER = Path(__file__).parent / "data" / "miopen_h.txt"
+BEGIN, END = "<!-- functions: written by tests/coverage_table.py -->", "<!-- end of functions -->"
 WORDS = ("forward", "backward data", "backward weights")
 
 
@@ -71,6 +72,20 @@ def coverage() -> str:
     return "\n".join(lines) + "\n"
 
 
+def with_functions(text: str) -> str:
+    """Return README.md's text with how many of the header's functions are here, by group, two groups a row."""
+    groups = functions(HEADER)
+    cells = [f"| {group} | {sum(hasattr(miopyx, n) for n in names)} of {len(names)} " for group, names in groups.items()]
+    cells += ["| | "] * (len(cells) % 2)
+    here = sum(hasattr(miopyx, n) for names in groups.values() for n in names)
+    rows = [f"{a}{b}|" for a, b in zip(cells[::2], cells[1::2], strict=True)]
+    said = f"{here} of the {sum(map(len, groups.values()))} functions that miopen.h exported in October 2024:"
+    table = "\n".join([said, "",
+                       "| group | functions | group | functions |", "| --- | --- | --- | --- |", *rows])
+    before, rest = text.split(BEGIN)
+    return f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.split(END)[1]}"
+
+
 def environment_table() -> str:
     lines = ["# Environment variables", "", "Read when first needed and kept for the life of the process.", "",
              "| variable | default | meaning |", "| --- | --- | --- |"]
@@ -92,3 +107,5 @@ if __name__ == "__main__":
     (ROOT / "docs" / "environment.md").write_text(environment_table())
     architecture = ROOT / "docs" / "architecture.md"
     architecture.write_text(floors.written(architecture.read_text()))
+    readme = ROOT / "README.md"
+    readme.write_text(with_functions(readme.read_text()))

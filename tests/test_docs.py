@@ -9,7 +9,7 @@ from pathlib import Path
 
 import floors
 import pytest
-from coverage_table import coverage, environment_table
+from coverage_table import coverage, environment_table, with_functions
 
 import miopyx
 
@@ -63,6 +63,11 @@ def test_links_of_the_first_pages(page):
 
 def test_the_coverage_page_is_that_of_the_code():
     assert (DOCS / "coverage.md").read_text() == coverage(), "run python tests/coverage_table.py"
+
+
+def test_the_functions_in_the_readme_are_those_of_the_code():
+    text = (ROOT / "README.md").read_text()
+    assert with_functions(text) == text, "run python tests/coverage_table.py"
 
 
 def test_the_environment_table_is_that_of_the_code():

@@ -75,7 +75,8 @@ def coverage() -> str:
 def with_functions(text: str) -> str:
     """Return README.md's text with how many of the header's functions are here, by group, two groups a row."""
     groups = functions(HEADER)
-    cells = [f"| {group} | {sum(hasattr(miopyx, n) for n in names)} of {len(names)} " for group, names in groups.items()]
+    cells = [f"| {group} | {sum(hasattr(miopyx, n) for n in names)} of {len(names)} "
+             for group, names in groups.items()]
     cells += ["| | "] * (len(cells) % 2)
     here = sum(hasattr(miopyx, n) for names in groups.values() for n in names)
     rows = [f"{a}{b}|" for a, b in zip(cells[::2], cells[1::2], strict=True)]

@@ -570,7 +570,7 @@ def test_nonsense_gives_results_or_errors(seed):
     keywords = {function: keywords_of(function) for function in functions}
     arguments = Arguments(seed)
     worked, refused = Counter(), Counter()
-    for number in range(180_000):
+    for number in range(240_000):
         function = arguments.random.choice(list(functions))
         names = functions[function]
         given = arguments.of(function, names)

@@ -38,6 +38,7 @@ miopenPoolingWorkspaceIndexMode_t: miopenPoolingWorkspaceIndex, Mask Image
 miopenNanPropagation_t: MIOPEN_, NOT_PROPAGATE_NAN PROPAGATE_NAN
 miopenLRNMode_t: miopenLRN, WithinChannel CrossChannel
 miopenBatchNormMode_t: miopenBN, PerActivation Spatial
+miopenFusionDirection_t: miopen, VerticalFusion HorizontalFusion
 miopenNormMode_t: MIOPEN_, ELEMENTWISE_AFFINE WEIGHT_BIAS ELEMENTWISE_AFFINE_FUSED_ADD WEIGHT_BIAS_FUSED_ADD
     ELEMENTWISE_AFFINE_T5 WEIGHT_BIAS_T5
 miopenCTCLossAlgo_t: MIOPEN_CTC_LOSS_ALGO_, DETERMINISTIC

@@ -101,6 +101,7 @@ def pack_problem(case: Case, strides, types=None) -> bytes:
     words = [case.direction, 3, case.groups, *case.pad, *case.step, *case.dilation, 0, 0, 0]
     for name, shape, stride in zip(types or case.types, case.shapes, strides, strict=True):
         words += [TYPE[name], *shape, *stride]
+    words += [0] * 4  # no epilogue
     return np.array(words, dtype=np.int64).tobytes()
 
 
@@ -547,7 +548,8 @@ def edited(**fields):
 @pytest.mark.parametrize("problem", [
     b"", edited()[:-8], edited(w0=3), edited(w2=0), edited(w2=2), edited(w3=-1), edited(w6=0), edited(w9=0),
     edited(w15=4), edited(w16=0), edited(w16=2), edited(w21=-1), edited(w38=4), edited(w44=0), edited(w47=0),
-], ids=range(15))
+    edited(w48=1),
+], ids=range(16))
 def test_structs_that_contradict_themselves(problem):
     x, w, y = (np.zeros(s) for s in GOOD.shapes)
     with pytest.raises(BadParmError):

@@ -81,7 +81,7 @@ _LONGEST_LIST, _LONGEST_TEXT = 16, 200
 _LAYER = re.compile(r"miopen(?:Find)?Convolution(Forward|BackwardData|BackwardWeights|Backward(?=Bias))"
                     r"(|Algorithm|Immediate|CompileSolution|Bias)")
 _DIRECTION_BIT = {"Forward": 1, "BackwardData": 2, "Backward": 2, "BackwardWeights": 4}
-_PLANS_WITHOUT_COMMAND = {"transform_tensor", "copy_tensor", "cast_tensor"}
+_PLANS_WITHOUT_COMMAND = {"transform_tensor", "copy_tensor", "cast_tensor", "convolution_bias_activation_forward"}
 _PLANS = {"convolution_forward": 1, "convolution_backward_data": 2, "convolution_backward_weights": 4}
 
 _OPERATION = {"float32": "conv", "float16": "convfp16", "bfloat16": "convbfp16", "int8": "convint8",

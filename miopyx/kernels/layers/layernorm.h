@@ -91,6 +91,35 @@ typedef struct {
     int side, lane;
 } team_t;
 
+#if defined(__NV_CL_C_VERSION) && MX_TYPE(ACC) == MX_TYPE_float && DEEP > 1
+/* The sums of `width` neighbouring lanes of a warp, for all of them. */
+static inline __attribute__((always_inline)) TWO lane_sums(TWO sum, const int width)
+{
+#pragma unroll
+    for (int by = width / 2; by > 0; by /= 2) {
+        TWO other;
+        asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(other.x) : "f"(sum.x), "r"(by));
+        asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(other.y) : "f"(sum.y), "r"(by));
+        sum += other;
+    }
+    return sum;
+}
+
+/* Of warps, then of the warps' sums. */
+static inline __attribute__((always_inline)) TWO team_sums(TWO mine, const team_t team)
+{
+    TWO sum = lane_sums(mine, DEEP < 32 ? DEEP : 32);
+    if (DEEP <= 32)
+        return sum;
+    __local TWO *warps = team.all + team.side * DEEP;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if ((team.lane & 31) == 0)
+        warps[team.lane >> 5] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const int lane = team.lane & 31;
+    return lane_sums(lane < DEEP / 32 ? warps[lane] : (TWO)0, 32);
+}
+#else
 static inline __attribute__((always_inline)) TWO team_sums(TWO mine, const team_t team)
 {
     if (DEEP == 1)
@@ -115,4 +144,5 @@ static inline __attribute__((always_inline)) TWO team_sums(TWO mine, const team_
             sum += all[i];
     return sum;
 }
+#endif
 #endif

@@ -10,9 +10,9 @@
  *
  * Grid:         norm_forward ceil(rows / SIDE) groups, norm_backward `parts` groups of LOCAL.
  * Local memory: LOCAL + SIDE * 16 pairs of ACC; norm_backward with DW or DB and SIDE > 1: LOCAL vectors more.
- * Parameters:   those of layers/layernorm.h; VEC, SIDE, DEEP, HOLD, below.  A row, and with SPATIAL the neighbours that
- *               share a weight, are whole vectors; a row has at most DEEP * HOLD of them.  norm_backward with DW or DB:
- *               SPATIAL is 0 and there is one group of channels.
+ * Parameters:   those of layers/layernorm.h; VEC, SIDE, DEEP, HOLD, FULL, below.  A row, and with SPATIAL the neighbours
+ *               that share a weight, are whole vectors; a row has more than DEEP * (HOLD - 1) of them and at most
+ *               DEEP * HOLD.  norm_backward with DW or DB: SPATIAL is 0 and there is one group of channels.
  * Bound by:     memory.
  */
 #ifndef VEC
@@ -26,6 +26,9 @@
 #endif
 #ifndef HOLD
 #define HOLD 4
+#endif
+#ifndef FULL /* 1: a row has DEEP * HOLD vectors */
+#define FULL 0
 #endif
 #include "layers/layernorm.h"
 #include "include/gpu_vectors.h"
@@ -42,11 +45,23 @@ MX_GET(get_p, P_TYPE)
     const team_t team = {all, few, me / DEEP, me % DEEP};                                       \
     const int lane = team.lane, count = (int)(s.length / VEC)
 #define EACH _Pragma("unroll") for (int i = 0; i < HOLD; i++)
-#define THERE (lane + i * DEEP < count)
-#define PLACE (min(lane + i * DEEP, count - 1) * VEC)
+/* Only the last of a work-item's vectors may lie behind a row. */
+#define INSIDE (FULL || i < HOLD - 1)
+#define THERE (INSIDE || lane + i * DEEP < count)
+#define PLACE ((INSIDE ? lane + i * DEEP : min(lane + i * DEEP, count - 1)) * VEC)
 /* The number of a vector's weights; with SPATIAL all of them have the first one. */
 #define WEIGHT_AT (SPATIAL ? PLACE / (int)s.spatial : PLACE)
 #define GET_WEIGHT(p, at, aligned) (SPATIAL ? (vec_t)(ACC)LOAD(P_TYPE)(p, at) : get_p((p) + (at), aligned))
+
+/* The first of a row's weights.  Divisions of 64 bits would take longer than the rest of a work-item; a row has fewer than
+ * 2^31 numbers here, and layer norms have one group. */
+static inline long first_weight(const mx_norm_shape s, const long r)
+{
+    if (s.groups == 1)
+        return 0;
+    const long group = r <= INT_MAX ? (int)r % (int)s.groups : r % s.groups;
+    return group * ((int)s.length / (int)s.spatial);
+}
 
 KERNEL norm_forward(FORWARD_ARGUMENTS)
 {
@@ -55,7 +70,8 @@ KERNEL norm_forward(FORWARD_ARGUMENTS)
     const long wanted = (long)get_group_id(0) * SIDE + team.side, r = min(wanted, s.rows - 1);
     const ACC n = (ACC)s.length;
     x += r * s.length, x2 += r * s.length, y += r * s.length;
-    weight += r % s.groups * (s.length / s.spatial), bias += r % s.groups * (s.length / s.spatial);
+    const long columns = first_weight(s, r);
+    weight += columns, bias += columns;
     const bool aligned = MX_ALIGNED(x) && MX_ALIGNED(y) && (!ADD || MX_ALIGNED(x2));
     const bool aligned_p = (!WEIGHT || MX_ALIGNED(weight)) && (!BIAS || MX_ALIGNED(bias));
     vec_t held[HOLD], a = 0, b = 0;
@@ -144,9 +160,9 @@ KERNEL norm_backward(BACKWARD_ARGUMENTS)
     EACH sum_b[i] = 0;
 #endif
     for (long first = (long)get_group_id(0) * SIDE; first < s.rows; first += (long)get_num_groups(0) * SIDE) {
-        const bool inside = first + team.side < s.rows;
+        const bool inside = SIDE == 1 || first + team.side < s.rows;
         const long r = min(first + team.side, s.rows - 1), at = r * s.length;
-        const long columns = r % s.groups * (s.length / s.spatial);
+        const long columns = first_weight(s, r);
         const ACC m = RMS ? 0 : (ACC)LOAD(S_TYPE)(mean, r), scale = (ACC)LOAD(S_TYPE)(rstd, r);
         vec_t held[HOLD], g[HOLD], a = 0, b = 0;
         if (aligned) {

@@ -85,7 +85,7 @@ cdef Step _finish(Device dev, LayerNormProblem problem, mx_norm_shape* shape, di
     cdef int64_t groups = ceil_div(s.columns, WIDE)
     if dev.is_cpu:
         groups = max(1, min(dev.compute_units, s.columns * parts // SHARE))
-    defines = {name: value for name, value in defines.items() if name not in ("KEEP", "HOLD", "SIDE")}
+    defines = {name: value for name, value in defines.items() if name not in ("KEEP", "HOLD", "SIDE", "FULL")}
     defines.update(DEEP=local, VEC=8 if problem.c.x.type == MX_DOUBLE else 16)
     if not dev.is_cpu:
         defines["VEC"] = 1
@@ -190,7 +190,7 @@ cdef Solution _on_gpu(Device dev, LayerNormProblem problem, mx_norm_shape* s):
         return _in_parts(dev, problem, s, defines, vec, local)
     hold = ceil_div(count, deep)
     local = max(local, deep)
-    defines.update(VEC=vec, DEEP=deep, SIDE=local // deep, HOLD=hold)
+    defines.update(VEC=vec, DEEP=deep, SIDE=local // deep, HOLD=hold, FULL=int(count == deep * hold))
     groups = ceil_div(p.rows, local // deep)
     if not back:
         return Solution([_step("gpu", "norm_forward", defines, _arguments(problem, s, False), groups, local)])

@@ -456,21 +456,21 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 
             __global MX_STORED *y = Y + own.phase.y_first + (long)own.group * g.y_g;
             const int m0 = own.m0 + (CHANNELS_LAST ? 0 : column0), n0 = own.n0 + (CHANNELS_LAST ? column0 : 0);
+            const long first_filter = (long)own.group * MX_CONV(&MX_GIVEN)->filters;
 #if SCALED
-#define MX_ROOTS , roots, roots + filter_roots_at + own.group * g.filters
+#define MX_STORE_MORE , roots, roots + filter_roots_at + own.group * g.filters MX_STORE_ARGS(first_filter)
 #elif EIGHT_BITS
-#define MX_ROOTS , rounding, g.y_first + own.phase.y_first + own.group * g.y_g
+#define MX_STORE_MORE , rounding, g.y_first + own.phase.y_first + own.group * g.y_g
 #else
-#define MX_ROOTS
+#define MX_STORE_MORE MX_STORE_ARGS(first_filter)
 #endif
 #if defined(EPILOGUE) && !SCALED
-            const long first = (long)own.group * MX_CONV(&MX_GIVEN)->filters;
 #pragma unroll
             for (int i = 0; i < WG_ROWS; i++) {
 #if CHANNELS_LAST
-                MX_SCALE_COLUMNS(sums[i], WN / 2, first, n0, MX_CONV(&MX_GIVEN)->filters, lane, PERMUTE_FILTERS)
+                MX_SCALE_COLUMNS(sums[i], WN / 2, first_filter, n0, MX_CONV(&MX_GIVEN)->filters, lane, PERMUTE_FILTERS)
 #else
-                MX_SCALE_ROWS(sums[i], WN / 2, first,
+                MX_SCALE_ROWS(sums[i], WN / 2, first_filter,
                               n0 + warpgroup * WG_ROWS * 64 + i * 64 + (item >> 5 & 3) * 16 + (lane >> 2),
                               MX_CONV(&MX_GIVEN)->filters)
 #endif
@@ -486,10 +486,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if LOCAL_EPILOGUE
                 mx_store_runs(sums, y, m0, n0, &MX_GIVEN, warpgroup, mx_shared(runs) + (item >> 5) * RUN_BYTES);
 #else
-                mx_store_tile(sums, y, m0, n0, &MX_GIVEN, alpha, beta, true, warpgroup MX_ROOTS MX_STORE_ARGS((long)own.group * MX_CONV(&MX_GIVEN)->filters));
+                mx_store_tile(sums, y, m0, n0, &MX_GIVEN, alpha, beta, true, warpgroup MX_STORE_MORE);
 #endif
             else
-                mx_store_tile(sums, y, m0, n0, &MX_GIVEN, MX_STORE_ALPHA, beta, false, warpgroup MX_ROOTS MX_STORE_ARGS((long)own.group * MX_CONV(&MX_GIVEN)->filters));
+                mx_store_tile(sums, y, m0, n0, &MX_GIVEN, MX_STORE_ALPHA, beta, false, warpgroup MX_STORE_MORE);
         }
     }
 }

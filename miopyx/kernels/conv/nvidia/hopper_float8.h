@@ -8,6 +8,7 @@
  * Of 64 columns of the product, column mx_permuted(k) is filter k, so that a work-item has 16 neighbours in y.  VEC of
  * them, PIECE bytes, are stored at once.  AT_RANDOM: as `rounding` says, by the element's offset in y, else to nearest.
  */
+#include "conv/nvidia/epilogue.h"
 #ifndef W_TYPE
 #define W_TYPE X_TYPE
 #endif

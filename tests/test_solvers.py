@@ -87,6 +87,7 @@ def test_every_solver_has_a_case(handle):
 
 
 def test_ids_and_names_are_unique():
-    solvers = {*registry.CONV, *[s for others in registry.OTHERS.values() for s in others]}  # some have several operations
+    # Some are there for several operations.
+    solvers = {*registry.CONV, *[s for others in registry.OTHERS.values() for s in others]}
     assert len({s.id for s in solvers}) == len({s.name for s in solvers}) == len(solvers)
     assert all(s.id > 0 for s in solvers)

@@ -441,3 +441,32 @@ def test_batch_norm_plans(handle, rng, activates):
     np.testing.assert_array_equal(execute(plan, "dy", args), want.values())
     for a, b in zip(mine, theirs, strict=True):
         np.testing.assert_array_equal(a.values(), b.values())
+
+
+def test_arguments_set_by_a_buffer_that_is_asked_for_its_memory():
+    """What a plan took of its arguments lives until it ran, whatever they are set to meanwhile."""
+    host = miopyx.Handle("host")
+    x_desc, w_desc, b_desc = (TensorDescriptor("float32", n) for n in ((1, 8, 6, 6), (4, 8, 1, 1), (1, 4, 1, 1)))
+    y_desc = TensorDescriptor("float32", (1, 4, 6, 6))
+    plan = miopyx.miopenCreateFusionPlan(0, x_desc)
+    conv = miopyx.miopenCreateOpConvForward(plan, miopyx.ConvolutionDescriptor(), w_desc)
+    bias = miopyx.miopenCreateOpBiasForward(plan, b_desc)
+    args = miopyx.miopenCreateOperatorArgs()
+    miopyx.miopenSetOpArgsConvForward(args, conv, 1, 0, np.ones((4, 8, 1, 1), np.float32))
+    miopyx.miopenSetOpArgsBiasForward(args, bias, 1, 0, np.ones((1, 4, 1, 1), np.float32))
+    x, y = np.ones((1, 8, 6, 6), np.float32), np.zeros((1, 4, 6, 6), np.float32)
+
+    class Asked:
+        @property
+        def __array_interface__(self):
+            miopyx.miopenSetOpArgsConvForward(args, conv, 1, 0, None)
+            return x.__array_interface__
+
+    miopyx.miopenExecuteFusionPlan(host, plan, x_desc, Asked(), y_desc, y, args)
+    np.testing.assert_array_equal(y, 9)
+
+
+def test_plan_without_an_input():
+    plan = miopyx.FusionPlanDescriptor.__new__(miopyx.FusionPlanDescriptor)
+    with pytest.raises(miopyx.BadParmError, match="miopenCreateFusionPlan"):
+        miopyx.miopenCreateOpActivationForward(plan, 3)

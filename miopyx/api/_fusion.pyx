@@ -46,7 +46,7 @@ cdef enum:
     ANY = -1               # algorithm
 
 # By such a number the handle remembers calls: which algorithm, and how much workspace there is.
-cdef int64_t ALGORITHM = <int64_t> 1 << 50, MOST = ALGORITHM - 1
+cdef int64_t ALGORITHM = <int64_t> 1 << 50, MOST = ALGORITHM - 2  # OWN is -1
 
 cdef tuple _NAMES = ("x", "w", "z", "bias", "y", "workspace")
 
@@ -352,7 +352,10 @@ cdef TensorDescriptor _output_of(ConvolutionDescriptor conv, TensorDescriptor x,
 
 
 cdef FusionPlanDescriptor _plan_of(object desc, str name="fusePlanDesc"):
-    return <FusionPlanDescriptor> check_descriptor(desc, FusionPlanDescriptor, name)
+    cdef FusionPlanDescriptor plan = check_descriptor(desc, FusionPlanDescriptor, name)
+    if plan.input is None:  # by __new__
+        raise BadParmError("not made by miopenCreateFusionPlan", name, desc, "a plan with an input")
+    return plan
 
 
 def miopenCreateFusionPlan(fuseDirection, inputDesc):
@@ -1066,6 +1069,7 @@ def miopenExecuteFusionPlan(handle, fusePlanDesc, inputDesc, input, outputDesc, 
     cdef Invoker invoker
     cdef int slot
     cdef list names = ["input", "output"]
+    cdef list kept = []  # another thread may give the operators other arguments
     if not plan.operators or plan.is_norm():
         plan.require_supported()
         _require_input(plan, xd)
@@ -1094,6 +1098,7 @@ def miopenExecuteFusionPlan(handle, fusePlanDesc, inputDesc, input, outputDesc, 
             scalars[<int> place] = value
         for place, buffer in (<dict> buffers).items():
             slot = place
+            kept.append(buffer)
             order[call.count], data[call.count] = slot, <PyObject*> buffer
             names.append(_SLOT_NAMES[slot])
             call.count += 1

@@ -470,3 +470,32 @@ def test_plan_without_an_input():
     plan = miopyx.FusionPlanDescriptor.__new__(miopyx.FusionPlanDescriptor)
     with pytest.raises(miopyx.BadParmError, match="miopenCreateFusionPlan"):
         miopyx.miopenCreateOpActivationForward(plan, 3)
+
+
+def test_compiling_again_follows_find(handle):
+    rng = np.random.default_rng()
+    x_desc, w_desc = TensorDescriptor("float32", (2, 16, 20, 20)), TensorDescriptor("float32", (16, 16, 3, 3))
+    conv, relu = miopyx.ConvolutionDescriptor((1, 1)), ActivationDescriptor("relu")
+    x, w = (handle.upload(rng.standard_normal(d.lens, np.float32)) for d in (x_desc, w_desc))
+    y = handle.empty(x_desc.lens)
+    plan = miopyx.miopenCreateFusionPlan(0, x_desc)
+    op = miopyx.miopenCreateOpConvForward(plan, conv, w_desc)
+    activation = miopyx.miopenCreateOpActivationForward(plan, relu.mode)
+    args = miopyx.miopenCreateOperatorArgs()
+    miopyx.miopenSetOpArgsConvForward(args, op, 1, 0, w)
+    miopyx.miopenSetOpArgsActivForward(args, activation, 1, 0, 0, 0, 0)
+
+    def run():
+        miopyx.miopenCompileFusionPlan(handle, plan)
+        miopyx.miopenExecuteFusionPlan(handle, plan, x_desc, x, x_desc, y, args)
+        return handle.download(y, np.empty(x_desc.lens, np.float32))
+    run()
+    size = miopyx.miopenConvolutionForwardGetWorkSpaceSize(handle, w_desc, x_desc, conv, x_desc)
+    space = handle.empty((max(size, 1),), "int8")
+    miopyx.miopenFindConvolutionForwardAlgorithm(handle, x_desc, x, w_desc, w, conv, x_desc, y, 1, space, size, True)
+    after = run()
+    chosen = handle.convolution_bias_activation_forward(x_desc, w_desc, conv, None, None, relu, x_desc)
+    chosen(x, w, y)
+    np.testing.assert_array_equal(after, handle.download(y, np.empty(x_desc.lens, np.float32)))
+    (best,) = miopyx.miopenFusionPlanConvolutionGetAlgo(plan, 1)
+    assert best == chosen.solver.algorithm

@@ -87,7 +87,8 @@ def miopenConvolutionBiasActivationForward(handle, alpha1, xDesc, x, wDesc, w, c
     """y = act(alpha1 conv(x, w) + alpha2 z + bias), by the launches of the convolution where its solver can.
 
     Sums, bias, z and activation are float32 (float64 for float64) and rounded once, when y is stored.  Solvers whose
-    kernels cannot do that store the convolution, and one more launch follows; `Plan.explain` names both.
+    kernels cannot do that store conv(x, w) in y's type, and one more launch follows; `Plan.explain` names both.  There
+    16 bits are rounded twice, and half is Inf where conv(x, w) is above 65504, whatever alpha1 is.
 
     Parameters
     ----------
@@ -103,7 +104,8 @@ def miopenConvolutionBiasActivationForward(handle, alpha1, xDesc, x, wDesc, w, c
         The best of its solvers is taken that needs no more workspace.
     workspace : memory of the handle's device, or None
     workspaceSizeInBytes : int
-        Bytes of it; what miopenConvolutionForwardGetWorkSpaceSize says is enough for any algorithm.
+        Bytes of it; what miopenConvolutionForwardGetWorkSpaceSize says is enough for any algorithm, with z together
+        with the bytes of y and 256 more.
     zDesc, z : TensorDescriptor and memory, or None
         With the lengths, strides and type of y; z may be y.  None: nothing is added.
     biasDesc, bias : TensorDescriptor and memory, or None
@@ -611,6 +613,8 @@ cdef list _algorithms(Handle h, FusionPlanDescriptor plan):
 def miopenCompileFusionPlan(handle, fusePlanDesc):
     """Choose a solver for a plan and build its programs, so that executing it does neither.
 
+    Compiling it again chooses again, by what Find has measured since.
+
     Parameters
     ----------
     handle : Handle
@@ -636,8 +640,7 @@ def miopenCompileFusionPlan(handle, fusePlanDesc):
         _compile_norm(h, plan)
         return
     problem = plan.problem(h, plan.input, None)
-    if h.lookup(problem.data, problem.size, call) is None:
-        _prepare(h, problem, call, plan.algorithm, OWN)
+    _prepare(h, problem, call, plan.algorithm, OWN)  # again, too: Find may have measured since
     plan.compiled = tuple(_algorithms(h, plan))
 
 

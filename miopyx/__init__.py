@@ -42,6 +42,7 @@ from .api._lrn import *  # noqa: F403
 from .api._pooling import *  # noqa: F403
 from .api._prelu import *  # noqa: F403
 from .api._reduce import *  # noqa: F403
+from .api._rnn import *  # noqa: F403
 from .api._rope import *  # noqa: F403
 from .api._softmax import *  # noqa: F403
 from .api._tensor import *  # noqa: F403
@@ -56,6 +57,8 @@ from .problem._dropout import DropoutDescriptor as DropoutDescriptor
 from .problem._lrn import LRNDescriptor as LRNDescriptor
 from .problem._pooling import PoolingDescriptor as PoolingDescriptor
 from .problem._reduce import ReduceTensorDescriptor as ReduceTensorDescriptor
+from .problem._rnn import RNNDescriptor as RNNDescriptor
+from .problem._rnn import SeqTensorDescriptor as SeqTensorDescriptor
 from .problem._softmax import SoftmaxDescriptor as SoftmaxDescriptor
 from .solvers.registry import solver_id as solver_id
 from .solvers.registry import solver_name as solver_name

@@ -77,12 +77,23 @@ cdef class Solution:
     cdef readonly int constant           # leading steps that depend on the weights alone
 
 
+cdef class Part:
+    cdef readonly Problem problem
+    cdef readonly Solution solution      # None until taken
+    cdef tuple slots                     # of each slot: the whole problem's slot and an offset in bytes
+    cdef double alpha, beta
+
+    cpdef bint take(self, Solution solution) except -1
+    cdef list steps(self, int64_t workspace)
+
+
 cdef class Offer:
     cdef readonly Solver solver
     cdef readonly Device device
     cdef readonly Problem problem
     cdef readonly double index           # weighted throughput index, -2 if unknown
-    cdef readonly int64_t workspace      # bytes
+    cdef readonly int64_t workspace      # bytes; 0 where parts decide
+    cdef readonly tuple parts            # whose solutions `steps` takes over
 
     cpdef tuple parameters(self)
     cpdef bint accepts(self, tuple config) except -1

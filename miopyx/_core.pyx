@@ -237,6 +237,59 @@ cdef class Solution:
                     raise BadParmError("a constant step takes more than w", "steps", i, "w and the workspace")
 
 
+cdef class Part:
+    """A problem within a problem, which whoever chooses finds a solution for, as if it came alone.
+
+    Parameters
+    ----------
+    problem : Problem
+    slots : tuple
+        For each slot of `problem`: the slot of the whole problem that holds it, and where it begins there, in bytes;
+        None for one without memory.
+    alpha, beta : float
+        What the first two numbers of a call are for it.
+    """
+
+    def __init__(self, Problem problem not None, tuple slots not None, double alpha=1, double beta=0):
+        self.problem, self.slots, self.alpha, self.beta = problem, slots, alpha, beta
+
+    cpdef bint take(self, Solution solution) except -1:
+        """Take a solution, unless its kernels cannot start where this part's memory begins."""
+        cdef Step step
+        cdef Arg arg
+        for step in solution.steps:
+            if step.spec is None:
+                return False
+            for arg in step.args:
+                if arg.kind == ARG_SLOT and arg.slot != SLOT_WORKSPACE:
+                    at = self.slots[arg.slot]
+                    if at is None or <int64_t> at[1] % arg.width:
+                        return False
+                if arg.kind == ARG_SCALAR and arg.slot > 1:
+                    return False
+        self.solution = solution
+        return True
+
+    cdef list steps(self, int64_t workspace):
+        """The solution's steps on the memory of the whole problem, their workspace from `workspace` bytes on."""
+        cdef Step step
+        cdef Arg arg
+        cdef list made = [], args
+        for step in self.solution.steps:
+            args = []
+            for arg in step.args:
+                if arg.kind == ARG_SCALAR:
+                    arg = Arg.real(self.beta if arg.slot else self.alpha, arg.width == 8)
+                elif arg.kind == ARG_SLOT and arg.slot == SLOT_WORKSPACE:
+                    arg = Arg.slot_of(SLOT_WORKSPACE, arg.width, workspace + arg.offset)
+                elif arg.kind == ARG_SLOT:
+                    slot, offset = self.slots[arg.slot]
+                    arg = Arg.slot_of(slot, arg.width, <int64_t> offset + arg.offset)
+                args.append(arg)
+            made.append(step.taking(step.spec, tuple(args)))
+        return made
+
+
 cdef class Offer:
     """What a solver says of a problem that it can run on a device: how well, with how much workspace, and how.
 
@@ -257,7 +310,7 @@ cdef class Offer:
     def __init__(self, Solver solver not None, Device device not None, Problem problem not None, double index=-2,
                  int64_t workspace=0):
         self.solver, self.device, self.problem = solver, device, problem
-        self.index, self.workspace = index, workspace
+        self.index, self.workspace, self.parts = index, workspace, ()
 
     cpdef tuple parameters(self):
         """Return the table of what can be tuned, pairs (name, values ascending); empty: nothing can."""

@@ -227,6 +227,45 @@ _MEMBERS: dict[str, dict[str, int]] = {
     "miopenRNGType_t": {
         "MIOPEN_RNG_PSEUDO_XORWOW": 0,
     },
+    "miopenRNNMode_t": {
+        "miopenRNNRELU": 0,
+        "miopenRNNTANH": 1,
+        "miopenLSTM": 2,
+        "miopenGRU": 3,
+    },
+    "miopenRNNInputMode_t": {
+        "miopenRNNlinear": 0,
+        "miopenRNNskip": 1,
+    },
+    "miopenRNNAlgo_t": {
+        "miopenRNNdefault": 0,
+        "miopenRNNfundamental": 1,
+    },
+    "miopenRNNDirectionMode_t": {
+        "miopenRNNunidirection": 0,
+        "miopenRNNbidirection": 1,
+    },
+    "miopenRNNBiasMode_t": {
+        "miopenRNNNoBias": 0,
+        "miopenRNNwithBias": 1,
+    },
+    "miopenRNNGEMMalgoMode_t": {
+        "miopenRNNAlgoGEMM": 0,
+    },
+    "miopenRNNPaddingMode_t": {
+        "miopenRNNIONotPadded": 0,
+        "miopenRNNIOWithPadding": 1,
+    },
+    "miopenRNNFWDMode_t": {
+        "miopenRNNTraining": 0,
+        "miopenRNNInference": 1,
+    },
+    "miopenRNNBaseLayout_t": {
+        "miopenRNNDataUnknownLayout": 0,
+        "miopenRNNDataSeqMajorNotPadded": 1,
+        "miopenRNNDataSeqMajorPadded": 2,
+        "miopenRNNDataBatchMajorPadded": 3,
+    },
     "miopenProblemDirection_t": {
         "miopenProblemDirectionForward": 0,
         "miopenProblemDirectionBackward": 1,
@@ -306,6 +345,10 @@ _PREFIXES = {
     "miopenReduceCalculationOp_t": "MIOPEN_REDUCE_CALCULATION_",
     "miopenReduceExtremeOp_t": "MIOPEN_REDUCE_EXTREME_",
     "miopenRNGType_t": "MIOPEN_RNG_",
+    "miopenRNNMode_t": "miopen", "miopenRNNInputMode_t": "miopenRNN", "miopenRNNAlgo_t": "miopenRNN",
+    "miopenRNNDirectionMode_t": "miopenRNN", "miopenRNNBiasMode_t": "miopenRNN",
+    "miopenRNNGEMMalgoMode_t": "miopenRNN", "miopenRNNPaddingMode_t": "miopenRNNIO",
+    "miopenRNNFWDMode_t": "miopenRNN", "miopenRNNBaseLayout_t": "miopenRNNData",
     "miopenProblemDirection_t": "miopenProblemDirection", "miopenFindResultsOrder_t": "miopenFindResultsOrderBy",
     "miopenTensorArgumentId_t": "miopenTensor",
 }
@@ -319,6 +362,9 @@ _ALSO = {
     "miopenReduceCalculationOp_t": {"product": 1, "add": 2},
     "miopenIndicesType_t": {"uint32": 0, "uint64": 1, "uint16": 2, "uint8": 3},
     "miopenRNGType_t": {"xorwow": 0},
+    "miopenRNNMode_t": {"relu": 0, "tanh": 1, "rnn relu": 0, "rnn tanh": 1},
+    "miopenRNNDirectionMode_t": {"unidirectional": 0, "bidirectional": 1},
+    "miopenRNNBiasMode_t": {"bias": 1},
     "miopenLRNMode_t": {"within": 0, "cross": 1},
     "miopenActivationMode_t": {"identity": 0, "passthrough": 0, "sigmoid": 1, "softplus": 4, "leaky": 8},
     "miopenTensorOp_t": {"multiply": 1, "minimum": 2, "maximum": 3},
@@ -407,6 +453,16 @@ _ABOUT = {
     "miopenReduceExtremeOp_t": """What miopenReduceExtremeForward finds: the index (ARG...), or the number and its
     index.""",
     "miopenRNGType_t": "What dropout's masks come from; the one member stands for Philox 4x32-10.",
+    "miopenRNNMode_t": "The cell of a recurrent layer: a plain one with ReLU or tanh, LSTM, GRU.",
+    "miopenRNNInputMode_t": "Whether the first layer multiplies its input by weights (linear) or takes it as it is.",
+    "miopenRNNAlgo_t": "How MIOpen computes a recurrent layer; both mean the same here.",
+    "miopenRNNDirectionMode_t": "Forward in time only, or forward and backward.",
+    "miopenRNNBiasMode_t": "Whether biases are added to the products.",
+    "miopenRNNGEMMalgoMode_t": "How recurrent layers multiply; there is one way.",
+    "miopenRNNPaddingMode_t": "Whether sequences shorter than the longest one are padded in x and y.",
+    "miopenRNNFWDMode_t": "Whether a forward pass keeps what gradients need.",
+    "miopenRNNBaseLayout_t": """How the steps of several sequences lie in memory: the steps one behind the other, each
+    with the sequences that are so long, or padded; or padded sequences one behind the other.""",
     "miopenProblemDirection_t": "The direction of a problem.",
     "miopenFindResultsOrder_t": "How Find's results are sorted.",
     "miopenTensorArgumentId_t": "Which argument of a problem a tensor or a number is.",

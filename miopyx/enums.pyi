@@ -210,6 +210,45 @@ class miopenReduceExtremeOp_t(IntEnum):
 class miopenRNGType_t(IntEnum):
     MIOPEN_RNG_PSEUDO_XORWOW = 0
 
+class miopenRNNMode_t(IntEnum):
+    miopenRNNRELU = 0
+    miopenRNNTANH = 1
+    miopenLSTM = 2
+    miopenGRU = 3
+
+class miopenRNNInputMode_t(IntEnum):
+    miopenRNNlinear = 0
+    miopenRNNskip = 1
+
+class miopenRNNAlgo_t(IntEnum):
+    miopenRNNdefault = 0
+    miopenRNNfundamental = 1
+
+class miopenRNNDirectionMode_t(IntEnum):
+    miopenRNNunidirection = 0
+    miopenRNNbidirection = 1
+
+class miopenRNNBiasMode_t(IntEnum):
+    miopenRNNNoBias = 0
+    miopenRNNwithBias = 1
+
+class miopenRNNGEMMalgoMode_t(IntEnum):
+    miopenRNNAlgoGEMM = 0
+
+class miopenRNNPaddingMode_t(IntEnum):
+    miopenRNNIONotPadded = 0
+    miopenRNNIOWithPadding = 1
+
+class miopenRNNFWDMode_t(IntEnum):
+    miopenRNNTraining = 0
+    miopenRNNInference = 1
+
+class miopenRNNBaseLayout_t(IntEnum):
+    miopenRNNDataUnknownLayout = 0
+    miopenRNNDataSeqMajorNotPadded = 1
+    miopenRNNDataSeqMajorPadded = 2
+    miopenRNNDataBatchMajorPadded = 3
+
 class miopenProblemDirection_t(IntEnum):
     miopenProblemDirectionForward = 0
     miopenProblemDirectionBackward = 1
@@ -411,6 +450,27 @@ MIOPEN_REDUCE_EXTREME_ARGMAX: Final = miopenReduceExtremeOp_t.MIOPEN_REDUCE_EXTR
 MIOPEN_REDUCE_EXTREME_MIN: Final = miopenReduceExtremeOp_t.MIOPEN_REDUCE_EXTREME_MIN
 MIOPEN_REDUCE_EXTREME_MAX: Final = miopenReduceExtremeOp_t.MIOPEN_REDUCE_EXTREME_MAX
 MIOPEN_RNG_PSEUDO_XORWOW: Final = miopenRNGType_t.MIOPEN_RNG_PSEUDO_XORWOW
+miopenRNNRELU: Final = miopenRNNMode_t.miopenRNNRELU
+miopenRNNTANH: Final = miopenRNNMode_t.miopenRNNTANH
+miopenLSTM: Final = miopenRNNMode_t.miopenLSTM
+miopenGRU: Final = miopenRNNMode_t.miopenGRU
+miopenRNNlinear: Final = miopenRNNInputMode_t.miopenRNNlinear
+miopenRNNskip: Final = miopenRNNInputMode_t.miopenRNNskip
+miopenRNNdefault: Final = miopenRNNAlgo_t.miopenRNNdefault
+miopenRNNfundamental: Final = miopenRNNAlgo_t.miopenRNNfundamental
+miopenRNNunidirection: Final = miopenRNNDirectionMode_t.miopenRNNunidirection
+miopenRNNbidirection: Final = miopenRNNDirectionMode_t.miopenRNNbidirection
+miopenRNNNoBias: Final = miopenRNNBiasMode_t.miopenRNNNoBias
+miopenRNNwithBias: Final = miopenRNNBiasMode_t.miopenRNNwithBias
+miopenRNNAlgoGEMM: Final = miopenRNNGEMMalgoMode_t.miopenRNNAlgoGEMM
+miopenRNNIONotPadded: Final = miopenRNNPaddingMode_t.miopenRNNIONotPadded
+miopenRNNIOWithPadding: Final = miopenRNNPaddingMode_t.miopenRNNIOWithPadding
+miopenRNNTraining: Final = miopenRNNFWDMode_t.miopenRNNTraining
+miopenRNNInference: Final = miopenRNNFWDMode_t.miopenRNNInference
+miopenRNNDataUnknownLayout: Final = miopenRNNBaseLayout_t.miopenRNNDataUnknownLayout
+miopenRNNDataSeqMajorNotPadded: Final = miopenRNNBaseLayout_t.miopenRNNDataSeqMajorNotPadded
+miopenRNNDataSeqMajorPadded: Final = miopenRNNBaseLayout_t.miopenRNNDataSeqMajorPadded
+miopenRNNDataBatchMajorPadded: Final = miopenRNNBaseLayout_t.miopenRNNDataBatchMajorPadded
 miopenProblemDirectionForward: Final = miopenProblemDirection_t.miopenProblemDirectionForward
 miopenProblemDirectionBackward: Final = miopenProblemDirection_t.miopenProblemDirectionBackward
 miopenProblemDirectionBackwardWeights: Final = miopenProblemDirection_t.miopenProblemDirectionBackwardWeights
@@ -464,6 +524,8 @@ __all__ = [  # noqa: RUF022 - in the order of the header
     "miopenReduceTensorOp_t", "miopenReduceTensorIndices_t", "miopenIndicesType_t",
     "miopenReduceCalculationNanPropagation_t", "miopenReduceCalculationOp_t", "miopenReduceExtremeOp_t",
     "miopenRNGType_t",
+    "miopenRNNMode_t", "miopenRNNInputMode_t", "miopenRNNAlgo_t", "miopenRNNDirectionMode_t", "miopenRNNBiasMode_t",
+    "miopenRNNGEMMalgoMode_t", "miopenRNNPaddingMode_t", "miopenRNNFWDMode_t", "miopenRNNBaseLayout_t",
     "miopenProblemDirection_t", "miopenFindResultsOrder_t",
     "miopenTensorArgumentId_t", "miopenAlphaBetaCase_t", "miopenStatusSuccess", "miopenStatusNotInitialized",
     "miopenStatusInvalidValue", "miopenStatusBadParm", "miopenStatusAllocFailed", "miopenStatusInternalError",
@@ -509,6 +571,11 @@ __all__ = [  # noqa: RUF022 - in the order of the header
     "MIOPEN_REDUCE_CALCULATION_PROD", "MIOPEN_REDUCE_CALCULATION_SUM", "MIOPEN_REDUCE_EXTREME_ARGMIN",
     "MIOPEN_REDUCE_EXTREME_ARGMAX", "MIOPEN_REDUCE_EXTREME_MIN", "MIOPEN_REDUCE_EXTREME_MAX",
     "MIOPEN_RNG_PSEUDO_XORWOW",
+    "miopenRNNRELU", "miopenRNNTANH", "miopenLSTM", "miopenGRU", "miopenRNNlinear", "miopenRNNskip",
+    "miopenRNNdefault", "miopenRNNfundamental", "miopenRNNunidirection", "miopenRNNbidirection", "miopenRNNNoBias",
+    "miopenRNNwithBias", "miopenRNNAlgoGEMM", "miopenRNNIONotPadded", "miopenRNNIOWithPadding", "miopenRNNTraining",
+    "miopenRNNInference", "miopenRNNDataUnknownLayout", "miopenRNNDataSeqMajorNotPadded",
+    "miopenRNNDataSeqMajorPadded", "miopenRNNDataBatchMajorPadded",
     "miopenProblemDirectionForward", "miopenProblemDirectionBackward", "miopenProblemDirectionBackwardWeights",
     "miopenProblemDirectionInference", "miopenFindResultsOrderByTime", "miopenFindResultsOrderByWorkspaceSize",
     "miopenTensorArgumentIdInvalid", "miopenTensorConvolutionX", "miopenTensorConvolutionW",

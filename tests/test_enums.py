@@ -53,6 +53,15 @@ miopenReduceCalculationNanPropagation_t: MIOPEN_REDUCE_CALCULATION_, NOT_PROPAGA
 miopenReduceCalculationOp_t: MIOPEN_REDUCE_CALCULATION_, PROD=1 SUM
 miopenReduceExtremeOp_t: MIOPEN_REDUCE_EXTREME_, ARGMIN=1 ARGMAX MIN MAX
 miopenRNGType_t: MIOPEN_RNG_, PSEUDO_XORWOW
+miopenRNNMode_t: miopen, RNNRELU RNNTANH LSTM GRU
+miopenRNNInputMode_t: miopenRNN, linear skip
+miopenRNNAlgo_t: miopenRNN, default fundamental
+miopenRNNDirectionMode_t: miopenRNN, unidirection bidirection
+miopenRNNBiasMode_t: miopenRNN, NoBias withBias
+miopenRNNGEMMalgoMode_t: miopenRNNAlgo, GEMM
+miopenRNNPaddingMode_t: miopenRNNIO, NotPadded WithPadding
+miopenRNNFWDMode_t: miopenRNN, Training Inference
+miopenRNNBaseLayout_t: miopenRNNData, UnknownLayout SeqMajorNotPadded SeqMajorPadded BatchMajorPadded
 miopenProblemDirection_t: miopenProblemDirection, Forward Backward BackwardWeights Inference=4
 miopenFindResultsOrder_t: miopenFindResultsOrder, ByTime ByWorkspaceSize
 miopenTensorArgumentId_t: miopen, TensorArgumentIdInvalid TensorConvolutionX TensorConvolutionW TensorConvolutionY

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from miopyx._core import KernelSpec, Offer
 from miopyx.database import store
 from miopyx.engine._handle import Handle
@@ -16,6 +18,11 @@ from . import switches
 from ._ranking import NO_SOLUTION, Candidate, candidates
 from ._survey import Survey
 from .explain import grouped, reasons
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from miopyx._core import Solution
 
 
 def tuned_config(offer: Offer) -> tuple[int, ...] | None:
@@ -75,13 +82,45 @@ def first_applicable(handle: Handle, problem: Problem) -> Invoker:
             refused.append((solver.name, offer))
             continue
         try:
-            return Invoker(handle, offer)
+            return Invoker(handle, _with_parts(handle, offer))
         except MIOpenError as e:
             failure = e
     if failure is not None:
         raise failure
     raise MIOpenNotImplementedError(f"No solver found. {problem!r}: "
                                     + "; ".join(f"{who}: {why}" for who, why in grouped(refused)))
+
+
+def workspace(handle: Handle, problem: Problem) -> int:
+    """Return the bytes that `first_applicable`'s first choice needs; no program is built."""
+    for solver in registry.others(problem):
+        offer = solver.offer(handle.device, problem)
+        if not isinstance(offer, str):
+            return _with_parts(handle, offer).solution().workspace
+    return 0
+
+
+def _with_parts(handle: Handle, offer: Offer) -> Offer:
+    """Give each part of an offer, a problem within a problem, the steps that this handle would take for it alone."""
+    for part in offer.parts or ():
+        for solution in _solutions(handle, part.problem):
+            if part.take(solution):
+                break
+        else:
+            raise MIOpenNotImplementedError(f"No solver found for a part of {offer.problem!r}: {part.problem!r}")
+    return offer
+
+
+def _solutions(handle: Handle, problem: Problem) -> Iterator[Solution]:
+    """Yield solutions of a problem, the best first; of convolutions those with programs for any length first."""
+    if not isinstance(problem, ConvProblem):
+        for solver in registry.others(problem):
+            offer = solver.offer(handle.device, problem)
+            if not isinstance(offer, str):
+                yield offer.solution()
+        return
+    for candidate in sorted(candidates(Survey(handle, problem)), key=lambda c: not c.solver.dynamic):
+        yield candidate.offer.solution(tuned_config(candidate.offer))
 
 
 def best_of(handle: Handle, problem: ConvProblem, algorithm: int | None = None,

@@ -50,6 +50,7 @@ from .layers import (
     _multimargin,
     _pooling,
     _reduce,
+    _rnn,
     _softmax,
     _tensor_ops,
 )
@@ -104,6 +105,7 @@ OTHERS: dict[str, tuple[Solver, ...]] = {
     "LRNProblem": (_lrn.OpenCLLRN(), _lrn.HostLRN()),
     "MultiMarginProblem": (_multimargin.OpenCLMultiMargin(), _multimargin.HostMultiMargin()),
     "PoolingProblem": (_pooling.OpenCLPooling(), _pooling.HostPooling()),
+    "RNNProblem": (_rnn.OpenCLRNN(), _rnn.HostRNN()),
     "ReduceProblem": (_reduce.OpenCLReduce(), _reduce.HostReduce()),
     "SoftmaxProblem": (_softmax.OpenCLSoftmax(), _softmax.HostSoftmax()),
     "TensorProblem": (_tensor_ops.OpenCLTensor(), _tensor_ops.HostTensor()),

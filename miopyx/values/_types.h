@@ -37,7 +37,8 @@ enum {
     MX_BN_TRAINING, MX_BN_INFERENCE, MX_BN_BACKWARD, MX_NORM_FORWARD, MX_NORM_BACKWARD, MX_REDUCE,
     MX_DROPOUT_STATES, MX_DROPOUT_FORWARD, MX_DROPOUT_BACKWARD,
     MX_CAT, MX_CTC, MX_GLU, MX_GLU_BACKWARD, MX_PRELU_BACKWARD, MX_SOFT_MARGIN, MX_SOFT_MARGIN_BACKWARD, MX_ROPE,
-    MX_ROPE_BACKWARD, MX_ADAM, MX_ADAM_TRANSFORMERS, MX_KTH, MX_GETITEM, MX_MULTI_MARGIN
+    MX_ROPE_BACKWARD, MX_ADAM, MX_ADAM_TRANSFORMERS, MX_KTH, MX_GETITEM, MX_MULTI_MARGIN,
+    MX_RNN_FORWARD, MX_RNN_BACKWARD_DATA, MX_RNN_BACKWARD_WEIGHTS, MX_RNN_GET, MX_RNN_SET
 };
 
 /* c = f(a, b, c), element by element; b broadcasts where its length is 1.  Tensors that `what` has no use for are 0. */
@@ -131,4 +132,23 @@ typedef struct {
     mx_tensor t[MX_SLOTS];
 } mx_slots_problem;
 
+/* Recurrent layers.  Sequences are ranked, the longest first; row r of step t is sequence r's, and `rows` counts the rows
+ * of all steps.  How many each step has is in a table, RNN_TABLE of problem/_rnn.pxd, unless all have `batch`. */
+typedef struct {
+    int64_t what;              /* MX_RNN_... */
+    int64_t mode;              /* miopenRNNMode_t */
+    int64_t dirs;              /* 2: forward and backward in time */
+    int64_t skip, bias;
+    int64_t layers, hidden, input;
+    int64_t steps, batch, rows;
+    int64_t layout;            /* miopenRNNBaseLayout_t of x and y */
+    int64_t ranked;            /* 1: the table says which sequence has which rank, 0: they are in this order */
+    int64_t uneven;            /* 1: the table says how many rows a step has */
+    int64_t training;          /* forward: the reserve space is written */
+    int64_t has;               /* bit i: slot i is given */
+    int64_t evolves;           /* the states of the dropout count this call */
+    int64_t from, count;       /* MX_RNN_GET, MX_RNN_SET: elements of w */
+    double dropout;
+    mx_tensor x, y, w, hidden_state;
+} mx_rnn_problem;
 #endif

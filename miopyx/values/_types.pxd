@@ -58,6 +58,11 @@ cdef extern from "miopyx/values/_types.h" nogil:
         MX_KTH
         MX_GETITEM
         MX_MULTI_MARGIN
+        MX_RNN_FORWARD
+        MX_RNN_BACKWARD_DATA
+        MX_RNN_BACKWARD_WEIGHTS
+        MX_RNN_GET
+        MX_RNN_SET
 
     ctypedef struct mx_tensor:
         int64_t type
@@ -158,6 +163,24 @@ cdef extern from "miopyx/values/_types.h" nogil:
         mx_tensor x
         mx_tensor weight, bias
         mx_tensor mean, rstd
+
+    ctypedef struct mx_rnn_problem:
+        int64_t what
+        int64_t mode
+        int64_t dirs
+        int64_t skip, bias
+        int64_t layers, hidden, input
+        int64_t steps, batch, rows
+        int64_t layout
+        int64_t ranked
+        int64_t uneven
+        int64_t training
+        int64_t has
+        int64_t evolves
+        int64_t start "from"
+        int64_t count
+        double dropout
+        mx_tensor x, y, w, hidden_state
 
     ctypedef struct mx_reduce_problem:
         int64_t what

@@ -1,0 +1,21 @@
+/* Philox 4x32-10 (Salmon et al., SC 2011), as kernels/layers/dropout.h has it. */
+#ifndef MIOPYX_PHILOX_H
+#define MIOPYX_PHILOX_H
+#include <stdint.h>
+
+/* One counter's four words. */
+static inline void mx_philox(uint64_t counter, uint64_t masks, uint64_t seed, uint32_t *words) {
+    uint32_t a = (uint32_t) counter, b = (uint32_t) (counter >> 32), c = (uint32_t) masks;
+    uint32_t d = (uint32_t) (masks >> 32), k0 = (uint32_t) seed, k1 = (uint32_t) (seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        const uint64_t p0 = (uint64_t) a * 0xD2511F53u, p1 = (uint64_t) c * 0xCD9E8D57u;
+        a = (uint32_t) (p1 >> 32) ^ b ^ k0;
+        c = (uint32_t) (p0 >> 32) ^ d ^ k1;
+        b = (uint32_t) p1;
+        d = (uint32_t) p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    words[0] = a, words[1] = b, words[2] = c, words[3] = d;
+}
+#endif

@@ -31,7 +31,8 @@ cdef enum:
     RNN_HY = 5             # dhy
     RNN_CY = 6             # dcy
     RNN_RESERVE = 7
-    RNN_TABLE = 8          # int32: the first row of each step and the number of rows, then the sequence of each rank
+    # int32: the first row of each step and the number of rows, the sequence of each rank, the rank of each sequence.
+    RNN_TABLE = 8
     RNN_STATES = 9         # of dropout
     RNN_DY = 10
     RNN_DX = 11

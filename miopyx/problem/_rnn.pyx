@@ -316,12 +316,14 @@ cdef class SeqTensorDescriptor(Descriptor):
         if rows > LARGEST:
             raise BadParmError("steps of all sequences", name, rows, f"<= {LARGEST}")
         if uneven:
-            table = numpy.empty(longest + 1 + batch, numpy.int32)
+            table = numpy.empty(longest + 1 + 2 * batch, numpy.int32)
             table[0] = 0
             # Of each step, the sequences that are longer.
             numpy.cumsum(batch - numpy.searchsorted(numpy.sort(lengths), numpy.arange(longest), side="right"),
                          out=table[1:longest + 1])
-            table[longest + 1:] = numpy.argsort(-lengths, kind="stable")
+            order = numpy.argsort(-lengths, kind="stable")
+            table[longest + 1:longest + 1 + batch] = order
+            table[longest + 1 + batch + order] = numpy.arange(batch)
         self.type, self.layout, self.steps, self.batch, self.vector, self.rows = (
             data_type, layout, steps, batch, vector, rows)
         self.lengths, self.table, self.uneven, self.ranked = lengths, table, uneven, not falling
@@ -528,7 +530,7 @@ cdef RNNProblem rnn_problem(int what, RNNDescriptor desc, SeqTensorDescriptor x,
         if has >> <int> slot & 1:
             problem.hold(slot, &p.hidden_state, 3)
     if x.uneven:
-        problem.raw[<int> RNN_TABLE] = 4 * (p.steps + 1 + p.batch)
+        problem.raw[<int> RNN_TABLE] = 4 * (p.steps + 1 + 2 * p.batch)
     if training:
         problem.raw[<int> RNN_RESERVE] = rnn_reserve(p, p.layers - 1, &last)
     problem.written = 1 << RNN_RESERVE

@@ -1,0 +1,265 @@
+/* What layers/rnn*.cl share: the cells of recurrent layers, and where their numbers lie.
+ *
+ * With x = W input + bW and r = R h + bR of each gate, s(v) = 1 / (1 + e^-v), h' and c' being the new state and cell:
+ *
+ *   RELU, TANH   h' = max(0, x + r), tanh(x + r)
+ *   LSTM         i, f, o = s(x + r), n = tanh(x + r), c' = f c + i n, h' = o tanh(c')          gates i f o n
+ *   GRU          z, g = s(x + r), n = tanh(x + g r), h' = (1 - z) n + z h                     gates z g n
+ *
+ *   GATES    directions x rows x gates x hidden, T: x, in training h's gates afterwards; likewise the gradients of x
+ *   CELLS    directions x rows x hidden, T: c', of GRU r of n; likewise the gradients of the latter
+ *   STATES   ACC, in the workspace: h of even and of odd steps, then c, each directions x batch x padded
+ *            backward: the gradients of r of even and of odd steps, directions x batch x gates x padded, then what
+ *            goes to dh besides their products, and dc, as h
+ *
+ * Sequences are ranked by their lengths: row r of step t is row FIRST_ROW(t) + r.  A state that no step wrote yet is the
+ * first one in both places, and a gradient 0, so that sequences that begin later need no rule of their own.
+ */
+#ifndef T /* storage type */
+#define T float
+#endif
+#ifndef CELL /* miopenRNNMode_t */
+#define CELL 2
+#endif
+#ifndef UNEVEN /* 1: the table says how many rows a step has */
+#define UNEVEN 0
+#endif
+#ifndef RANKED /* 1: the table says which sequence has which rank */
+#define RANKED 0
+#endif
+#ifndef TRAINING
+#define TRAINING 0
+#endif
+#ifndef BIAS
+#define BIAS 1
+#endif
+#include "include/common.h"
+#include "include/vectors.h"
+#include "include/activation.h"
+#include "layers/rnn_args.h"
+
+#if CELL == 2
+#define GATES 4
+#elif CELL == 3
+#define GATES 3
+#else
+#define GATES 1
+#endif
+
+#if UNEVEN
+#define FIRST_ROW(t) ((long)table[t])
+#define ROWS_OF(t) ((t) < 0 || (t) >= s.steps ? 0L : (long)(table[(t) + 1] - table[t]))
+#else
+#define FIRST_ROW(t) ((t)*s.batch)
+#define ROWS_OF(t) ((t) < 0 || (t) >= s.steps ? 0L : s.batch)
+#endif
+#if RANKED
+#define SEQUENCE(rank) ((long)table[s.steps + 1 + (rank)])
+#else
+#define SEQUENCE(rank) (rank)
+#endif
+#define RANK(sequence) (RANKED ? (long)table[s.steps + 1 + s.batch + (sequence)] : (sequence))
+/* The element of hx where a state begins. */
+#define STATE_OF(dir, rank) (((s.first + (dir)) * s.batch + SEQUENCE(rank)) * s.hidden)
+
+/* Places of STATES, for the numbers of a direction. */
+#define H_STATE(odd, dir) ((((odd)&1) * s.dirs + (dir)) * s.batch * s.padded)
+#define C_STATE(dir) ((2 * s.dirs + (dir)) * s.batch * s.padded)
+#define DELTA_ROW (GATES * s.padded)
+#define DELTA_STATE(odd, dir) ((((odd)&1) * s.dirs + (dir)) * s.batch * DELTA_ROW)
+#define DH_STATE(dir) ((2 * GATES * s.dirs + (dir)) * s.batch * s.padded)
+#define DC_STATE(dir) (((2 * GATES + 1) * s.dirs + (dir)) * s.batch * s.padded)
+
+#define FORWARD_ARGUMENTS                                                                                           \
+    __global STORAGE(T) *gates, long gates_offset, __global const ACC *packed, long packed_offset,                  \
+    __global ACC *states, long states_offset, __global const STORAGE(T) *x_bias, long x_bias_offset,                \
+    __global const STORAGE(T) *r_bias, long r_bias_offset, __global STORAGE(T) *y, long y_offset,                   \
+    __global STORAGE(T) *cells, long cells_offset, __global const int *table, long table_offset, const mx_rnn s,    \
+    int from, int count
+#define FORWARD_OFFSETS            \
+    gates += gates_offset;         \
+    packed += packed_offset;       \
+    states += states_offset;       \
+    x_bias += x_bias_offset;       \
+    r_bias += r_bias_offset;       \
+    y += y_offset;                 \
+    cells += cells_offset;         \
+    table += table_offset
+
+#define BACKWARD_ARGUMENTS                                                                                          \
+    __global const STORAGE(T) *dy, long dy_offset, __global const STORAGE(T) *y, long y_offset,                     \
+    __global const STORAGE(T) *gates, long gates_offset, __global const STORAGE(T) *cells, long cells_offset,       \
+    __global STORAGE(T) *deltas, long deltas_offset, __global STORAGE(T) *inner, long inner_offset,                 \
+    __global const STORAGE(T) *first, long first_offset, __global const ACC *packed, long packed_offset,            \
+    __global ACC *states, long states_offset, __global const int *table, long table_offset, const mx_rnn s,         \
+    int from, int count
+#define BACKWARD_OFFSETS           \
+    dy += dy_offset;               \
+    y += y_offset;                 \
+    gates += gates_offset;         \
+    cells += cells_offset;         \
+    deltas += deltas_offset;       \
+    inner += inner_offset;         \
+    first += first_offset;         \
+    packed += packed_offset;       \
+    states += states_offset;       \
+    table += table_offset
+
+/* VEC numbers, of which the buffer has `left`. */
+static inline V get(__global const STORAGE(T) *p, long at, long left)
+{
+#if VEC > 1
+    if (left >= VEC)
+        return VJOIN(MX_JOIN(convert_, ACC))(VLOAD(T)(p, at));
+#endif
+    return load_lanes(p, at, 1, (int)left, 0);
+}
+
+static inline void put(__global STORAGE(T) *p, long at, long left, V value)
+{
+#if VEC > 1
+    if (left >= VEC) {
+        VSTORE(T)(p, at, value);
+        return;
+    }
+#endif
+    store_lanes(p, at, 1, (int)left, value);
+}
+
+#if VEC > 1
+#define GET_ACC(p, at) VJOIN(vload)(0, (p) + (at))
+#define PUT_ACC(p, at, v) VJOIN(vstore)(v, 0, (p) + (at))
+#else
+#define GET_ACC(p, at) (p)[at]
+#define PUT_ACC(p, at, v) ((p)[at] = (v))
+#endif
+
+/* h' of h, `before`, and c; x becomes the gates, r stays. */
+static inline V cell_forward(V *x, const V *r, V before, V *c)
+{
+#if CELL == 2
+    for (int g = 0; g < 3; g++)
+        x[g] = mx_logistic(x[g] + r[g]);
+    x[3] = mx_tanh(x[3] + r[3]);
+    *c = x[1] * *c + x[0] * x[3];
+    return x[2] * mx_tanh(*c);
+#elif CELL == 3
+    x[0] = mx_logistic(x[0] + r[0]);
+    x[1] = mx_logistic(x[1] + r[1]);
+    x[2] = mx_tanh(x[2] + x[1] * r[2]);
+    return (1 - x[0]) * x[2] + x[0] * before;
+#elif CELL == 1
+    return mx_tanh(x[0] + r[0]);
+#else
+    const V a = x[0] + r[0];
+    return a <= 0 ? (V)0 : a; /* NaN stays NaN */
+#endif
+}
+
+/* One step of a row forward: VEC units from u on, r is R h of each gate. */
+static inline void step_forward(V *r, __global STORAGE(T) *gates, __global const STORAGE(T) *x_bias,
+                                __global const STORAGE(T) *r_bias, __global ACC *states, __global STORAGE(T) *y,
+                                __global STORAGE(T) *cells, const mx_rnn s, long dir, long rank, long row, long u, int odd)
+{
+    const long left = s.hidden - u, at = (dir * s.rows + row) * GATES * s.hidden + u, state = rank * s.padded + u;
+    V x[GATES], c = (V)0;
+    for (int g = 0; g < GATES; g++) {
+        x[g] = get(gates, at + g * s.hidden, left);
+#if BIAS
+        x[g] += get(x_bias, (dir * GATES + g) * s.hidden + u, left);
+        r[g] += get(r_bias, (dir * GATES + g) * s.hidden + u, left);
+#endif
+    }
+#if CELL == 2
+    c = GET_ACC(states, C_STATE(dir) + state);
+#endif
+    const V h = cell_forward(x, r, GET_ACC(states, H_STATE(odd, dir) + state), &c);
+#if VEC == 1
+    if (left <= 0)
+        return;
+#endif
+    PUT_ACC(states, H_STATE(odd + 1, dir) + state, h);
+    put(y, row * s.dirs * s.hidden + dir * s.hidden + u, left, h);
+#if CELL == 2
+    PUT_ACC(states, C_STATE(dir) + state, c);
+#endif
+#if TRAINING && CELL >= 2
+    for (int g = 0; g < GATES; g++)
+        put(gates, at + g * s.hidden, left, x[g]);
+    put(cells, (dir * s.rows + row) * s.hidden + u, left, CELL == 2 ? c : r[GATES - 1]);
+#endif
+}
+
+/* One step of a row backward: VEC units from u on; dh is what the products of the step after it add to its gradient. */
+static inline void step_backward(V dh, __global const STORAGE(T) *dy, __global const STORAGE(T) *y,
+                                 __global const STORAGE(T) *gates, __global const STORAGE(T) *cells,
+                                 __global STORAGE(T) *deltas, __global STORAGE(T) *inner,
+                                 __global const STORAGE(T) *first, __global const int *table, __global ACC *states,
+                                 const mx_rnn s, long dir, long t, long rank, long row, long u, int odd)
+{
+    const long left = s.hidden - u, at = (dir * s.rows + row) * GATES * s.hidden + u, state = rank * s.padded + u;
+    const long place = row * s.dirs * s.hidden + dir * s.hidden + u, before_t = dir ? t + 1 : t - 1;
+    const long new_row = DELTA_STATE(odd + 1, dir) + rank * DELTA_ROW + u;
+    V gate[GATES], delta[GATES], direct = (V)0, more = (V)0;
+    dh += get(dy, place, left) + GET_ACC(states, DH_STATE(dir) + state);
+#if CELL >= 2
+    for (int g = 0; g < GATES; g++)
+        gate[g] = get(gates, at + g * s.hidden, left);
+    /* The cell or state before this step: 0 where nothing was given. */
+    V before = (V)0;
+    if (rank < ROWS_OF(before_t)) {
+        const long before_row = FIRST_ROW(before_t) + rank;
+#if CELL == 2
+        before = get(cells, (dir * s.rows + before_row) * s.hidden + u, left);
+#else
+        before = get(y, before_row * s.dirs * s.hidden + dir * s.hidden + u, left);
+#endif
+    } else if (HAS_FIRST)
+        before = get(first, STATE_OF(dir, rank) + u, left);
+    const V kept = get(cells, (dir * s.rows + row) * s.hidden + u, left);
+#endif
+#if CELL == 2
+    const V tc = mx_tanh(kept), dc = GET_ACC(states, DC_STATE(dir) + state) + dh * gate[2] * (1 - tc * tc);
+    delta[0] = dc * gate[3] * gate[0] * (1 - gate[0]);
+    delta[1] = dc * before * gate[1] * (1 - gate[1]);
+    delta[2] = dh * tc * gate[2] * (1 - gate[2]);
+    delta[3] = dc * gate[0] * (1 - gate[3] * gate[3]);
+    more = dc * gate[1];
+#elif CELL == 3
+    delta[0] = dh * (before - gate[2]) * gate[0] * (1 - gate[0]);
+    delta[2] = dh * (1 - gate[0]) * (1 - gate[2] * gate[2]);
+    delta[1] = delta[2] * kept * gate[1] * (1 - gate[1]);
+    more = delta[2] * gate[1];
+    direct = dh * gate[0];
+#else
+    const V v = get(y, place, left);
+    delta[0] = CELL == 0 ? (v > 0 ? dh : (V)0) : dh * (1 - v * v);
+#endif
+#if VEC == 1
+    if (left <= 0)
+        return;
+#endif
+    for (int g = 0; g < GATES; g++)
+        put(deltas, at + g * s.hidden, left, delta[g]);
+#if CELL == 3
+    put(inner, (dir * s.rows + row) * s.hidden + u, left, more);
+    delta[2] = more;
+#endif
+    for (int g = 0; g < GATES; g++)
+        PUT_ACC(states, new_row + g * s.padded, delta[g]);
+    PUT_ACC(states, DH_STATE(dir) + state, direct);
+#if CELL == 2
+    PUT_ACC(states, DC_STATE(dir) + state, more);
+#endif
+}
+
+/* The last step of a sequence backward in its direction, which says where its deltas lie. */
+static inline int last_odd(__global const int *table, const mx_rnn s, long dir, long rank)
+{
+    long length = s.steps;
+#if UNEVEN
+    for (length = 0; length < s.steps && rank < ROWS_OF(length);)
+        length++;
+#endif
+    return (int)(dir ? length : s.steps) & 1;
+}

@@ -1,0 +1,215 @@
+/* Recurrent layers on CPUs: the steps, each with the product of the states; layers/rnn.h has the formulas.
+ *
+ *      units ->  VECTORS * VEC          A work-item has some sequences and some panels of units.  Registers: ROWS
+ *     +----------------------+          sequences, whose states are broadcast from memory, x VECTORS vectors: the gates
+ *     |  ROWS x VECTORS      |          of VEC units, or forward of one gate, and backward, UNITS times VEC of them.
+ *     +----------------------+
+ *
+ *   rnn_pack            the state's matrices, as panels [k][VECTORS * VEC]
+ *   rnn_forward         steps from ... from + count - 1
+ *   rnn_backward        likewise, in the opposite order
+ *   rnn_backward_end    the gradients of the first states
+ *
+ * Grid:         (blocks of sequences, shares of panels, directions), groups of one work-item.  Sequences do not depend
+ *               on each other, so a launch may have all steps; panels do, so with shares it has one.
+ * Local memory: none.
+ * Parameters:   those of layers/rnn.h, below.
+ * Bound by:     multiply-adds; by the matrices' memory where a core has few sequences.
+ */
+#ifndef VEC /* ACC numbers in a vector register */
+#define VEC 16
+#endif
+#ifndef UNITS /* vectors of units of a panel */
+#define UNITS 1
+#endif
+#ifndef MANY /* 1: 32 vector registers, 0: 16 */
+#define MANY 1
+#endif
+#ifndef BACKWARD
+#define BACKWARD 0
+#endif
+#ifndef HAS_FIRST /* backward: 1: the first states (LSTM: cells) are given */
+#define HAS_FIRST 0
+#endif
+#include "layers/rnn.h"
+#include "conv/cpu/register_tile.h"
+
+#define KERNEL __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
+typedef V vec;
+#define VECTORS (BACKWARD ? UNITS : UNITS * GATES)
+#if BACKWARD || GATES == 1
+#define WIDTH UNITS
+#else
+#define WIDTH GATES
+#endif
+#if WIDTH == 1
+#define ROWS_0 (MANY ? 16 : 8)
+#elif WIDTH == 2
+#define ROWS_0 (MANY ? 12 : 6)
+#elif WIDTH == 3
+#define ROWS_0 (MANY ? 8 : 4)
+#else
+#define ROWS_0 (MANY ? 6 : 3)
+#endif
+#define ROWS_1 ((ROWS_0 + 1) / 2)
+#define ROWS_2 ((ROWS_1 + 1) / 2)
+#define DEPTH (BACKWARD ? GATES * s.padded : s.padded)
+#define PANELS ((s.hidden + UNITS * VEC - 1) / (UNITS * VEC))
+
+/* sums[ROWS][VECTORS] = sum over k of a[row][k] panel[k][VECTORS]. */
+#define DEFINE_MULTIPLY(NAME, ROWS)                                                                            \
+    NOINLINE void NAME(vec *restrict sums, __global const ACC *restrict first, long stride,                    \
+                       __global const ACC *restrict panel, long depth)                                         \
+    {                                                                                                          \
+        for (long from = 0; from < depth; from += BLOCK_TERMS) {                                               \
+            const long end = min(depth, from + BLOCK_TERMS);                                                   \
+            vec t[ROWS][WIDTH];                                                                                \
+            __global const ACC *a[ROWS];                                                                       \
+            _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                                   \
+                a[i] = first + i * stride;                                                                     \
+            FOR_TILE(ROWS, WIDTH, t[i][j] = (vec)0;)                                                           \
+            for (long k = from; k < end; k++) {                                                                \
+                vec b[WIDTH];                                                                                  \
+                _Pragma("unroll") for (int j = 0; j < WIDTH; j++)                                              \
+                    b[j] = GET_ACC(panel, (k * WIDTH + j) * VEC);                                              \
+                OUTER_PRODUCT(ROWS, WIDTH, t, a[i][k], b[j])                                                   \
+            }                                                                                                  \
+            FOR_TILE(ROWS, WIDTH, sums[i * WIDTH + j] = from == 0 ? t[i][j] : sums[i * WIDTH + j] + t[i][j];)  \
+        }                                                                                                      \
+    }
+DEFINE_MULTIPLY(multiply_0, ROWS_0)
+DEFINE_MULTIPLY(multiply_1, ROWS_1)
+DEFINE_MULTIPLY(multiply_2, ROWS_2)
+DEFINE_MULTIPLY(multiply_3, 1)
+
+/* Of `left` rows as many as a tile takes; returns their number. */
+static inline int multiply(vec *restrict sums, __global const ACC *restrict first, long stride,
+                           __global const ACC *restrict panel, long depth, long left)
+{
+    if (left >= ROWS_0) {
+        multiply_0(sums, first, stride, panel, depth);
+        return ROWS_0;
+    }
+    if (left >= ROWS_1) {
+        multiply_1(sums, first, stride, panel, depth);
+        return ROWS_1;
+    }
+    if (left >= ROWS_2) {
+        multiply_2(sums, first, stride, panel, depth);
+        return ROWS_2;
+    }
+    multiply_3(sums, first, stride, panel, depth);
+    return 1;
+}
+
+/* w: of each direction (gates * hidden) x hidden. */
+KERNEL rnn_pack(__global const STORAGE(T) *w, long w_offset, __global ACC *packed, long packed_offset, const mx_rnn s)
+{
+    w += w_offset;
+    packed += packed_offset;
+    const long panels = s.dirs * PANELS, me = get_group_id(0), groups = get_num_groups(0);
+    for (long number = me * panels / groups; number < (me + 1) * panels / groups; number++) {
+        __global const STORAGE(T) *of = w + number / PANELS * GATES * s.hidden * s.hidden;
+        __global ACC *panel = packed + number * DEPTH * WIDTH * VEC;
+        const long first = number % PANELS * UNITS * VEC;
+#if BACKWARD
+        for (int g = 0; g < GATES; g++)
+            for (long k = 0; k < s.padded; k++)
+                for (int j = 0; j < UNITS; j++) {
+                    const long u = first + j * VEC;
+                    PUT_ACC(panel, ((g * s.padded + k) * UNITS + j) * VEC,
+                            k < s.hidden ? get(of, (g * s.hidden + k) * s.hidden + u, s.hidden - u) : (V)0);
+                }
+#else
+        for (int j = 0; j < WIDTH; j++)
+            for (int lane = 0; lane < VEC; lane++) {
+                const long u = first + (GATES == 1 ? j * VEC : 0) + lane, g = GATES == 1 ? 0 : j;
+                __global const STORAGE(T) *row = of + (g * s.hidden + u) * s.hidden;
+                for (long k = 0; k < s.padded; k++)
+                    panel[(k * WIDTH + j) * VEC + lane] = u < s.hidden && k < s.hidden ? (ACC)LOAD(T)(row, k) : 0;
+            }
+#endif
+    }
+}
+
+#define MY_SHARE                                                                                       \
+    const long block = get_group_id(0), blocks = get_num_groups(0), dir = get_group_id(2);             \
+    const long share = get_group_id(1), shares = get_num_groups(1);                                    \
+    const long begin = block * s.batch / blocks, limit = (block + 1) * s.batch / blocks;               \
+    const long first_panel = share * PANELS / shares, last_panel = (share + 1) * PANELS / shares;      \
+    vec sums[ROWS_0 * WIDTH];                                                                          \
+    packed += dir * PANELS * DEPTH * WIDTH * VEC
+
+#if !BACKWARD
+KERNEL rnn_forward(FORWARD_ARGUMENTS)
+{
+    FORWARD_OFFSETS;
+    MY_SHARE;
+    for (long k = from; k < from + count; k++) {
+        const long t = dir ? s.steps - 1 - k : k, end = min(limit, ROWS_OF(t));
+        if (begin >= end)
+            continue;
+        const long base = FIRST_ROW(t);
+        for (long number = first_panel; number < last_panel; number++)
+            for (long rank = begin; rank < end;) {
+                const int rows = multiply(sums, states + H_STATE(k, dir) + rank * s.padded, s.padded,
+                                          packed + number * DEPTH * WIDTH * VEC, DEPTH, end - rank);
+                for (int i = 0; i < rows; i++, rank++)
+                    for (int j = 0; j < UNITS; j++) {
+                        const long u = (number * UNITS + j) * VEC;
+                        if (u < s.hidden)
+                            step_forward(sums + i * WIDTH + j * GATES, gates, x_bias, r_bias, states, y, cells, s, dir,
+                                         rank, base + rank, u, (int)(k & 1));
+                    }
+            }
+    }
+}
+#else
+KERNEL rnn_backward(BACKWARD_ARGUMENTS)
+{
+    BACKWARD_OFFSETS;
+    MY_SHARE;
+    for (long k = from; k < from + count; k++) {
+        const long t = dir ? k : s.steps - 1 - k, end = min(limit, ROWS_OF(t));
+        if (begin >= end)
+            continue;
+        const long base = FIRST_ROW(t);
+        for (long number = first_panel; number < last_panel; number++)
+            for (long rank = begin; rank < end;) {
+                const int rows = multiply(sums, states + DELTA_STATE(k, dir) + rank * DELTA_ROW, DELTA_ROW,
+                                          packed + number * DEPTH * WIDTH * VEC, DEPTH, end - rank);
+                for (int i = 0; i < rows; i++, rank++)
+                    for (int j = 0; j < UNITS; j++) {
+                        const long u = (number * UNITS + j) * VEC;
+                        if (u < s.hidden)
+                            step_backward(sums[i * WIDTH + j], dy, y, gates, cells, deltas, inner, first, table, states,
+                                          s, dir, t, rank, base + rank, u, (int)(k & 1));
+                    }
+            }
+    }
+}
+
+KERNEL rnn_backward_end(__global STORAGE(T) *dhx, long dhx_offset, __global const ACC *packed, long packed_offset,
+                        __global ACC *states, long states_offset, __global const int *table, long table_offset,
+                        const mx_rnn s)
+{
+    dhx += dhx_offset;
+    packed += packed_offset;
+    states += states_offset;
+    table += table_offset;
+    MY_SHARE;
+    for (long number = first_panel; number < last_panel; number++)
+        for (long rank = begin; rank < limit;) {
+            const int odd = last_odd(table, s, dir, rank);
+            const int rows = multiply(sums, states + DELTA_STATE(odd, dir) + rank * DELTA_ROW, DELTA_ROW,
+                                      packed + number * DEPTH * WIDTH * VEC, DEPTH, UNEVEN ? 1 : limit - rank);
+            for (int i = 0; i < rows; i++, rank++)
+                for (int j = 0; j < UNITS; j++) {
+                    const long u = (number * UNITS + j) * VEC;
+                    if (u < s.hidden)
+                        put(dhx, STATE_OF(dir, rank) + u, s.hidden - u,
+                            sums[i * WIDTH + j] + GET_ACC(states, DH_STATE(dir) + rank * s.padded + u));
+                }
+        }
+}
+#endif

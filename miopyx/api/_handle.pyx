@@ -19,6 +19,7 @@ from ._layernorm import (
 )
 from ._dropout import plan_dropout_backward, plan_dropout_forward
 from ._reduce import plan_reduce_calculation, plan_reduce_extreme, plan_reduce_tensor
+from ._rnn import plan_rnn_backward_data, plan_rnn_backward_weights, plan_rnn_forward
 from ._softmax import plan_softmax_backward, plan_softmax_forward
 from ._tensor_ops import (
     plan_cast_tensor, plan_copy_tensor, plan_op_tensor, plan_scale_tensor, plan_set_tensor, plan_transform_tensor,
@@ -578,6 +579,83 @@ class Handle(_Handle):
             As miopenDropoutBackward raises for descriptors that do not fit each other.
         """
         return plan_dropout_backward(self, dropout_desc, dy_desc, dx_desc, reserve)
+
+    def rnn_forward(self, rnn_desc, x_desc, w_desc, y_desc, training=False, hx=True, cx=True, hy=True, cy=True):
+        """Return a prepared plan: ``plan(x, w, hx, cx, y, hy, cy)`` computes recurrent layers.
+
+        Behind those buffers comes `reserve` in training, then `table`, which x_desc.table or its copy on the device is,
+        where sequences differ in length, then `states` where elements are dropped.  ``plan.buffers`` has the names.
+
+        Parameters
+        ----------
+        rnn_desc : RNNDescriptor
+        x_desc, y_desc : SeqTensorDescriptor
+        w_desc : TensorDescriptor
+            As miopenGetRNNParamsDescriptor sets it, or of one length.
+        training : bool
+            Whether what gradients need is kept.
+        hx, cx, hy, cy : bool
+            Whether first states are given and last ones are wanted; those of cells are LSTM's.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenRNNForward raises for descriptors that do not fit each other.
+        """
+        return plan_rnn_forward(self, rnn_desc, x_desc, w_desc, y_desc, training, hx, cx, hy, cy)
+
+    def rnn_backward_data(self, rnn_desc, y_desc, w_desc, x_desc, hx=True, cx=True, dhy=True, dcy=True, dhx=True,
+                          dcx=True):
+        """Return a prepared plan: ``plan(y, dy, w, hx, cx, dhy, dcy, dx, dhx, dcx, reserve)`` computes dx, dhx and dcx.
+
+        Behind those buffers comes `table`, as of rnn_forward.
+
+        Parameters
+        ----------
+        rnn_desc : RNNDescriptor
+        y_desc, x_desc : SeqTensorDescriptor
+        w_desc : TensorDescriptor
+        hx, cx, dhy, dcy, dhx, dcx : bool
+            Whether they are given, or wanted.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenRNNBackwardSeqData raises for descriptors that do not fit each other.
+        """
+        return plan_rnn_backward_data(self, rnn_desc, y_desc, w_desc, x_desc, hx, cx, dhy, dcy, dhx, dcx)
+
+    def rnn_backward_weights(self, rnn_desc, x_desc, y_desc, dw_desc, hx=True):
+        """Return a prepared plan: ``plan(x, hx, y, dw, reserve)`` computes dw.
+
+        Behind those buffers comes `table`, as of rnn_forward.
+
+        Parameters
+        ----------
+        rnn_desc : RNNDescriptor
+        x_desc, y_desc : SeqTensorDescriptor
+        dw_desc : TensorDescriptor
+        hx : bool
+            Whether the first states are given.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenRNNBackwardWeightsSeqTensor raises for descriptors that do not fit each other.
+        """
+        return plan_rnn_backward_weights(self, rnn_desc, x_desc, y_desc, dw_desc, hx)
 
     def layer_norm_forward(self, x_desc, y_desc, normalized_dim, weight_desc=None, bias_desc=None, mean_desc=None,
                            rstd_desc=None):

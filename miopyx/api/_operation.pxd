@@ -40,6 +40,7 @@ cdef int launch(Handle handle, Invoker invoker, const int* order, int count, PyO
 cdef Invoker invoker_of(Handle handle, Problem problem)
 cdef int run_problem(Handle handle, Problem problem, int count, const int* order, arg_t* buffers, tuple names,
                      const double* numbers, int64_t workspace_size) except -1
+cdef object explaining_of(Handle handle, Problem problem, Invoker invoker)
 cdef tuple sequence_of(object values, int64_t count, str name)
 
 

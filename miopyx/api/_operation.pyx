@@ -117,7 +117,7 @@ cdef class Signature:
         invoker = invoker_of(h, problem)
         plan = make_plan(h, invoker, self.names, tuple([descriptor for descriptor, _ in kept.values()]),
                          tuple([name for _, name in kept.values()]), _identity(self.problem_of, flags, descriptors),
-                         _explaining(h, problem, invoker), self.numbers)
+                         explaining_of(h, problem, invoker), self.numbers)
         plan.count = self.buffers
         while plan.count > self.buffers - self.optional and left_out >> (plan.count - 1) & 1:
             plan.count -= 1
@@ -179,7 +179,7 @@ cdef object _identity(object problem_of, int64_t flags, tuple descriptors):
     return identity
 
 
-cdef object _explaining(Handle handle, Problem problem, Invoker invoker):
+cdef object explaining_of(Handle handle, Problem problem, Invoker invoker):
     def explaining():
         from miopyx.choose.explain import explain_first
 

@@ -7,17 +7,19 @@ from libc.stdint cimport int64_t
 
 from miopyx.engine._binding cimport workspace_bytes
 from miopyx.engine._handle cimport Handle, as_handle
+from miopyx.engine._invoker cimport Invoker
+from miopyx.engine._plan cimport Plan, make_plan
 from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor, to_data_type, type_size
 from miopyx.problem._rnn cimport (
     RNN_CX, RNN_CY, RNN_DCX, RNN_DHX, RNN_DW, RNN_DX, RNN_DY, RNN_HX, RNN_HY, RNN_LSTM, RNN_RESERVE,
     RNN_STATES, RNN_TABLE, RNN_W, RNN_X, RNN_Y, RNNDescriptor, RNNProblem, SeqTensorDescriptor, as_rnn,
     as_sequences, parameter_problem, rnn_gates, rnn_problem, sequences_of,
 )
-from miopyx.values._args cimport raise_unknown, to_int64, to_member
+from miopyx.values._args cimport raise_unknown, to_flag, to_int64, to_member
 from miopyx.values._types cimport (
     MX_RNN_BACKWARD_DATA, MX_RNN_BACKWARD_WEIGHTS, MX_RNN_FORWARD, MX_RNN_GET, MX_RNN_SET,
 )
-from ._operation cimport arg_t, require_handle, run_problem
+from ._operation cimport arg_t, explaining_of, invoker_of, require_handle, run_problem
 
 from miopyx.choose import preparing
 from miopyx.errors import BadParmError, UnknownError
@@ -1265,6 +1267,77 @@ def miopenRNNBackwardWeights(handle, rnnDesc, sequenceLen, xDesc, x, hxDesc, hx,
         _require_states(desc, xs.batch, hxDesc, "hxDesc")
     _backward_weights(handle, desc, xs, x, ys, y, hx, dw, workSpace, workSpaceNumBytes, reserveSpace,
                       reserveSpaceNumBytes)
+
+
+# Plans
+
+
+cdef unsigned _flat_w(RNNDescriptor desc, object w_desc, SeqTensorDescriptor x) except *:
+    x.require_set("x_desc")
+    desc.require_set()
+    _require_parameters(desc, as_tensor(w_desc, "w_desc"), x.vector)
+    return FLAT_W if (<TensorDescriptor> w_desc).ndim == 1 else 0
+
+
+cdef Plan _plan(object handle, int what, RNNDescriptor desc, SeqTensorDescriptor x, SeqTensorDescriptor y, object w_desc,
+                bint training, unsigned has, tuple names, const int* order):
+    cdef Handle h = as_handle(handle)
+    cdef unsigned flat = _flat_w(desc, w_desc, x)
+    cdef RNNProblem problem = rnn_problem(what, desc, x, y, training, has, flat)
+    cdef Invoker invoker = invoker_of(h, problem)
+    cdef Plan plan
+    cdef int i, slot
+    cdef list taken = [], slots = []
+    for i in range(len(names)):
+        slot = order[i]
+        if problem.tensor[slot] != NULL or problem.raw[slot]:
+            taken.append(names[i])
+            slots.append(slot)
+    plan = make_plan(h, invoker, (*taken, "workSpace"), (desc, x, y, w_desc),
+                     ("rnn_desc", "x_desc", "y_desc", "w_desc"),
+                     lambda: rnn_problem(what, desc, x, y, training, has, flat).key,
+                     explaining_of(h, problem, invoker), ())
+    plan.count = len(slots)
+    for i in range(plan.count):
+        plan.order[i] = slots[i]
+    return plan
+
+
+def plan_rnn_forward(handle, rnn_desc, x_desc, w_desc, y_desc, training, hx, cx, hy, cy):
+    """Body of Handle.rnn_forward."""
+    cdef RNNDescriptor desc = as_rnn(rnn_desc, "rnn_desc")
+    cdef unsigned has = _wanted(desc, (hx, cx, hy, cy), ("hx", "cx", "hy", "cy"), (RNN_HX, RNN_CX, RNN_HY, RNN_CY))
+    return _plan(handle, MX_RNN_FORWARD, desc, as_sequences(x_desc, "x_desc"), as_sequences(y_desc, "y_desc"), w_desc,
+                 to_flag(training, "training"), has,
+                 ("x", "w", "hx", "cx", "y", "hy", "cy", "reserve", "table", "states"), _FORWARD)
+
+
+def plan_rnn_backward_data(handle, rnn_desc, y_desc, w_desc, x_desc, hx, cx, dhy, dcy, dhx, dcx):
+    """Body of Handle.rnn_backward_data."""
+    cdef RNNDescriptor desc = as_rnn(rnn_desc, "rnn_desc")
+    cdef unsigned has = _wanted(desc, (hx, cx, dhy, dcy, dhx, dcx), ("hx", "cx", "dhy", "dcy", "dhx", "dcx"),
+                                (RNN_HX, RNN_CX, RNN_HY, RNN_CY, RNN_DHX, RNN_DCX))
+    return _plan(handle, MX_RNN_BACKWARD_DATA, desc, as_sequences(x_desc, "x_desc"), as_sequences(y_desc, "y_desc"),
+                 w_desc, True, has,
+                 ("y", "dy", "w", "hx", "cx", "dhy", "dcy", "dx", "dhx", "dcx", "reserve", "table"), _DATA)
+
+
+def plan_rnn_backward_weights(handle, rnn_desc, x_desc, y_desc, dw_desc, hx):
+    """Body of Handle.rnn_backward_weights."""
+    cdef RNNDescriptor desc = as_rnn(rnn_desc, "rnn_desc")
+    return _plan(handle, MX_RNN_BACKWARD_WEIGHTS, desc, as_sequences(x_desc, "x_desc"),
+                 as_sequences(y_desc, "y_desc"), dw_desc, True, _wanted(desc, (hx,), ("hx",), (RNN_HX,)),
+                 ("x", "hx", "y", "dw", "reserve", "table"), _WEIGHTS)
+
+
+cdef unsigned _wanted(RNNDescriptor desc, tuple flags, tuple names, tuple slots) except *:
+    """A bit for each state that a plan takes; cells are LSTM's."""
+    cdef unsigned has = 0
+    cdef int i
+    for i in range(len(flags)):
+        if to_flag(flags[i], names[i]) and (desc.mode == RNN_LSTM or "c" not in names[i]):
+            has |= 1 << <int> slots[i]
+    return has
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

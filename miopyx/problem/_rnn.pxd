@@ -60,7 +60,7 @@ cdef class SeqTensorDescriptor(Descriptor):
     cdef readonly int64_t steps, batch, vector, rows
     cdef object lengths                  # int32, a number for each sequence
     cdef bint uneven, ranked
-    cdef object table                    # RNN_TABLE, None where nothing needs it
+    cdef readonly object table           # RNN_TABLE, None where nothing needs it
 
     cdef int set(self, object data_type, object layout, object steps, object batch, object vector,
                  object lengths) except -1

@@ -1,3 +1,6 @@
+import numpy as np
+import numpy.typing as npt
+
 from miopyx.enums import (
     miopenDataType_t,
     miopenRNNAlgo_t,
@@ -53,6 +56,7 @@ class SeqTensorDescriptor(Descriptor):
     batch: int
     vector: int
     rows: int
+    table: npt.NDArray[np.int32] | None
     def __init__(
         self,
         data_type: _DataType | None = None,

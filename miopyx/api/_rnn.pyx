@@ -136,7 +136,8 @@ def miopenSetRNNDescriptor(rnnDesc, hsize, nlayers, inMode, direction, rnnMode, 
     as_rnn(rnnDesc, "rnnDesc").set(hsize, nlayers, None, inMode, direction, rnnMode, biasMode, algo, dataType)
 
 
-def miopenSetRNNDescriptor_V2(rnnDesc, hsize, nlayers, dropoutDesc, inMode, direction, rnnMode, biasMode, algo, dataType):
+def miopenSetRNNDescriptor_V2(rnnDesc, hsize, nlayers, dropoutDesc, inMode, direction, rnnMode, biasMode, algo,
+                              dataType):
     """Set what a stack of recurrent layers is.
 
     Parameters
@@ -1084,6 +1085,11 @@ def miopenRNNBackwardWeightsSeqTensor(handle, rnnDesc, xDesc, x, hDesc, hx, yDes
                       reserveSpaceNumBytes)
 
 
+cdef tuple _of_steps(RNNDescriptor desc, object steps, object xDesc, str name, object yDesc):
+    """What the descriptors of the steps of x and y say."""
+    return sequences_of(xDesc, steps, desc.padding, name), sequences_of(yDesc, steps, desc.padding, "yDesc")
+
+
 cdef int _steps_forward(object handle, RNNDescriptor desc, bint training, object steps, object xDesc, object x,
                         object hxDesc, object hx, object cxDesc, object cx, object wDesc, object w, object yDesc,
                         object y, object hyDesc, object hy, object cyDesc, object cy, object space, object space_size,
@@ -1091,7 +1097,7 @@ cdef int _steps_forward(object handle, RNNDescriptor desc, bint training, object
     cdef SeqTensorDescriptor xs, ys
     require_handle(handle)
     desc.require_set()
-    xs, ys = sequences_of(xDesc, steps, desc.padding, "xDesc"), sequences_of(yDesc, steps, desc.padding, "yDesc")
+    xs, ys = _of_steps(desc, steps, xDesc, "xDesc", yDesc)
     _require_parameters(desc, wDesc, xs.vector)
     for buffer, state, name in ((hx, hxDesc, "hxDesc"), (hy, hyDesc, "hyDesc")):
         if buffer is not None:
@@ -1209,8 +1215,7 @@ def miopenRNNBackwardData(handle, rnnDesc, sequenceLen, yDesc, y, dyDesc, dy, dh
     cdef SeqTensorDescriptor xs, ys, gradients
     require_handle(handle)
     desc.require_set()
-    xs, ys = sequences_of(dxDesc, sequenceLen, desc.padding, "dxDesc"), sequences_of(yDesc, sequenceLen, desc.padding,
-                                                                                      "yDesc")
+    xs, ys = _of_steps(desc, sequenceLen, dxDesc, "dxDesc", yDesc)
     gradients = sequences_of(dyDesc, sequenceLen, desc.padding, "dyDesc")
     if gradients != ys:
         raise BadParmError("sequences differ from yDesc's", "dyDesc", gradients, ys)
@@ -1260,8 +1265,7 @@ def miopenRNNBackwardWeights(handle, rnnDesc, sequenceLen, xDesc, x, hxDesc, hx,
     cdef SeqTensorDescriptor xs, ys
     require_handle(handle)
     desc.require_set()
-    xs, ys = sequences_of(xDesc, sequenceLen, desc.padding, "xDesc"), sequences_of(yDesc, sequenceLen, desc.padding,
-                                                                                    "yDesc")
+    xs, ys = _of_steps(desc, sequenceLen, xDesc, "xDesc", yDesc)
     _require_parameters(desc, dwDesc, xs.vector)
     if hx is not None:
         _require_states(desc, xs.batch, hxDesc, "hxDesc")
@@ -1279,8 +1283,8 @@ cdef unsigned _flat_w(RNNDescriptor desc, object w_desc, SeqTensorDescriptor x) 
     return FLAT_W if (<TensorDescriptor> w_desc).ndim == 1 else 0
 
 
-cdef Plan _plan(object handle, int what, RNNDescriptor desc, SeqTensorDescriptor x, SeqTensorDescriptor y, object w_desc,
-                bint training, unsigned has, tuple names, const int* order):
+cdef Plan _plan(object handle, int what, RNNDescriptor desc, SeqTensorDescriptor x, SeqTensorDescriptor y,
+                object w_desc, bint training, unsigned has, tuple names, const int* order):
     cdef Handle h = as_handle(handle)
     cdef unsigned flat = _flat_w(desc, w_desc, x)
     cdef RNNProblem problem = rnn_problem(what, desc, x, y, training, has, flat)

@@ -72,7 +72,8 @@ cdef inline void load(const rnn_t* h, int slot, int64_t bytes, int64_t at, doubl
     kernels.load_row(<const char*> h.slots[slot] + bytes, h.type, at, 1, row, n)
 
 
-cdef inline void store(const rnn_t* h, int slot, int64_t bytes, int64_t at, const double* row, int64_t n) noexcept nogil:
+cdef inline void store(const rnn_t* h, int slot, int64_t bytes, int64_t at, const double* row,
+                       int64_t n) noexcept nogil:
     kernels.store_row(<char*> h.slots[slot] + bytes, h.type, at, 1, row, n)
 
 
@@ -131,7 +132,7 @@ cdef void pack_lines(void* context, int64_t task, int worker) noexcept nogil:
 
 cdef void cell(const rnn_t* h, const double* x, const double* s, const double* xb, const double* sb, double* state,
                double* c, double* gate, double* q) noexcept nogil:
-    """One step of one sequence: `x` and `s` are the products of the input and the state, `gate` and `q` what is kept."""
+    """One step of one sequence: `x` and `s` are products of the input and the state, `gate` and `q` what is kept."""
     cdef int64_t n = h.p.hidden, u
     cdef double a
     for u in range(n):

@@ -1,6 +1,6 @@
 """Recurrent layers: their descriptors, problems, and where parameters and reserved numbers lie."""
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx.values._args cimport checked_add, checked_mul, raise_unknown, to_int, to_int64, to_member
@@ -119,8 +119,8 @@ cdef class RNNDescriptor(Descriptor):
         cdef int64_t gates = checked_mul(rnn_gates(self.mode), self.hidden, "hsize"), dirs = self.direction + 1, width
         if self.input_mode == 1:
             if vector != self.hidden:
-                raise BadParmError("In miopenRNNskip mode input_vector size and hidden_size shoud be same", name, vector,
-                                   self.hidden)
+                raise BadParmError("In miopenRNNskip mode input_vector size and hidden_size shoud be same", name,
+                                   vector, self.hidden)
             vector = 0
         width = checked_add(checked_add(vector, self.hidden, "hsize"),
                             checked_mul(self.layers - 1, (dirs + 1) * self.hidden, "nlayers"), "hsize")
@@ -556,8 +556,9 @@ cdef RNNProblem parameter_problem(int what, RNNDescriptor desc, int64_t vector, 
     cdef mx_rnn_problem* p = &problem.c
     cdef bint get = what == MX_RNN_GET
     cdef int rank
-    p.what, p.start, p.count = what, start, rows * max(columns, 1)
-    problem.raw[RNN_DW if not get else RNN_W] = desc.parameters(vector, "xDesc") * type_size(desc.type)
+    # `rows` is all parameters' number: problems of equal bytes take equal memory.
+    p.what, p.start, p.count, p.rows = what, start, rows * max(columns, 1), desc.parameters(vector, "xDesc")
+    problem.raw[RNN_DW if not get else RNN_W] = p.rows * type_size(desc.type)
     rank = _line(&p.x, desc.type, 2 if columns else 1, rows, columns, 1)
     problem.hold(RNN_Y if get else RNN_X, &p.x, rank)
     problem.output = RNN_Y if get else RNN_DW

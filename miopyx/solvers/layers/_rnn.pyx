@@ -54,6 +54,9 @@ cdef class HostRNN(HostLayer):
     def __cinit__(self):
         self.id, self.name = 1293, "HostRNN"
 
+    cpdef str why_not(self, Device dev, Problem problem):
+        return None if dev.is_host else "runs on the host path only"
+
     cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
         cdef Step step = Step(None, (), ())
         cdef int what = (<RNNProblem> problem).c.what

@@ -363,7 +363,9 @@ NUMBERS = [
 KINDS = {"convDesc": ConvolutionDescriptor, "poolDesc": miopyx.PoolingDescriptor,
          "activDesc": miopyx.ActivationDescriptor, "lrnDesc": miopyx.LRNDescriptor,
          "softmaxDesc": miopyx.SoftmaxDescriptor, "reduceTensorDesc": miopyx.ReduceTensorDescriptor,
-         "dropoutDesc": miopyx.DropoutDescriptor, "ctcLossDesc": miopyx.CTCLossDescriptor}
+         "dropoutDesc": partial(miopyx.DropoutDescriptor, 0.5), "ctcLossDesc": miopyx.CTCLossDescriptor,
+         "rnnDesc": partial(miopyx.RNNDescriptor, 4, 2, "LSTM", 1),
+         "seqTensorDesc": partial(miopyx.SeqTensorDescriptor, "float32", 2, 3, 2, 4)}
 
 
 class Hostile:
@@ -401,6 +403,8 @@ SENSIBLE = {
     "index_type": tuple(miopyx.miopenIndexType_t), "workspace_index": (0, 1), "bn_mode": (0, 1), "algorithm": (0, 1, 2),
     "reduceTensorOp": tuple(miopyx.miopenReduceTensorOp_t), "reduceTensorCompType": (0, 1, 5, 6),
     **dict.fromkeys(("reduceTensorNanOpt", "reduceTensorIndices", "reduceTensorIndicesType"), (0, 0, 0, 1)),
+    **dict.fromkeys(("inMode", "biasMode", "algo", "paddingMode"), (0, 1)), "rnnMode": (0, 1, 2, 3), "batchSize": (2,),
+    **dict.fromkeys(("layer", "paramID", "biasID"), (0, 1, 2, 3)), "hsize": (4,), "nlayers": (1, 2), "sequenceLenArray": ([1, 1], [1, 0]), "paddingMarker": (None,),
     "lrnN": (1, 3, 5), **dict.fromkeys(("pad_h", "pad_w"), (0, 1)),
     **dict.fromkeys(("windowHeight", "windowWidth"), (2, 3)), "ceil_mode": (False, True), "divisor_override": (3, -1),
 }

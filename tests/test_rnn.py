@@ -602,10 +602,10 @@ def test_descriptors():
 def test_descriptors_of_sequences():
     desc = miopyx.miopenCreateSeqTensorDescriptor()
     with pytest.raises(BadParmError, match="never set"):
-        miopyx.miopenGetRNNDataSeqTensorDescriptor(desc)
+        miopyx.miopenGetRNNDataSeqTensorDescriptor(desc, 0)
     miopyx.miopenSetRNNDataSeqTensorDescriptor(desc, "float32", "SeqMajorPadded", 7, 3, 4, [2, 7, 0], None)
     assert miopyx.miopenGetRNNDataSeqTensorDescriptor(desc, 2) == (1, STEPS, 7, 3, 4, [2, 7], None)
-    assert miopyx.miopenGetRNNDataSeqTensorDescriptor(desc)[5] == [2, 7, 0]
+    assert miopyx.miopenGetRNNDataSeqTensorDescriptor(desc, None)[5] == [2, 7, 0]
     assert desc.shape == (7, 3, 4)
     assert (desc.data_type, desc.base_layout, desc.sequence_lengths) == (1, STEPS, [2, 7, 0])
     assert desc.table.tolist() == [0, 2, 4, 5, 6, 7, 8, 9, 1, 0, 2, 1, 0, 2]
@@ -621,15 +621,15 @@ def test_descriptors_of_sequences():
                 (1, STEPS, 0, 3, 4, [2, 2, 2]), (1, STEPS, 7, 0, 4, []), (1, STEPS, 7, 3, 0, [2, 2, 2]),
                 (1, STEPS, 7, 3, 4, "222"), (1, STEPS, 7, 3, 4, None), (1, STEPS, 7, 3, 4, [2.0, 2.0, 2.0])):
         with pytest.raises(BadParmError):
-            miopyx.miopenSetRNNDataSeqTensorDescriptor(desc, *bad)
+            miopyx.miopenSetRNNDataSeqTensorDescriptor(desc, *bad, None)
     with pytest.raises(BadParmError, match="longer than the one before"):
-        miopyx.miopenSetRNNDataSeqTensorDescriptor(desc, 1, PACKED, 7, 3, 4, [2, 3, 1])
+        miopyx.miopenSetRNNDataSeqTensorDescriptor(desc, 1, PACKED, 7, 3, 4, [2, 3, 1], None)
     with pytest.raises(BadParmError, match="not used"):
         miopyx.miopenSetRNNDataSeqTensorDescriptor(desc, 1, STEPS, 7, 3, 4, [2, 3, 1], 0)
     assert repr(desc) == before
     miopyx.miopenDestroySeqTensorDescriptor(desc)
     with pytest.raises(BadParmError, match="destroyed"):
-        miopyx.miopenGetRNNDataSeqTensorDescriptor(desc)
+        miopyx.miopenGetRNNDataSeqTensorDescriptor(desc, 0)
 
 
 def test_refusals(handle, rng):

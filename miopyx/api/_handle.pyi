@@ -20,6 +20,7 @@ from miopyx.problem._dropout import DropoutDescriptor
 from miopyx.problem._lrn import LRNDescriptor
 from miopyx.problem._pooling import PoolingDescriptor
 from miopyx.problem._reduce import ReduceTensorDescriptor
+from miopyx.problem._rnn import RNNDescriptor, SeqTensorDescriptor
 
 VERSION: Final[tuple[int, int, int]]
 
@@ -164,6 +165,39 @@ class Handle(_Handle):
         dy_desc: TensorDescriptor,
         dx_desc: TensorDescriptor,
         reserve: bool | _Int = True,
+    ) -> Plan: ...
+    def rnn_forward(
+        self,
+        rnn_desc: RNNDescriptor,
+        x_desc: SeqTensorDescriptor,
+        w_desc: TensorDescriptor,
+        y_desc: SeqTensorDescriptor,
+        training: bool | _Int = False,
+        hx: bool | _Int = True,
+        cx: bool | _Int = True,
+        hy: bool | _Int = True,
+        cy: bool | _Int = True,
+    ) -> Plan: ...
+    def rnn_backward_data(
+        self,
+        rnn_desc: RNNDescriptor,
+        y_desc: SeqTensorDescriptor,
+        w_desc: TensorDescriptor,
+        x_desc: SeqTensorDescriptor,
+        hx: bool | _Int = True,
+        cx: bool | _Int = True,
+        dhy: bool | _Int = True,
+        dcy: bool | _Int = True,
+        dhx: bool | _Int = True,
+        dcx: bool | _Int = True,
+    ) -> Plan: ...
+    def rnn_backward_weights(
+        self,
+        rnn_desc: RNNDescriptor,
+        x_desc: SeqTensorDescriptor,
+        y_desc: SeqTensorDescriptor,
+        dw_desc: TensorDescriptor,
+        hx: bool | _Int = True,
     ) -> Plan: ...
     def layer_norm_forward(
         self,

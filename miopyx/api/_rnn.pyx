@@ -179,7 +179,7 @@ def miopenDestroySeqTensorDescriptor(tensorDesc):
 
 
 def miopenSetRNNDataSeqTensorDescriptor(seqTensorDesc, dataType, layout, maxSequenceLen, batchSize, vectorSize,
-                                        sequenceLenArray, paddingMarker=None):
+                                        sequenceLenArray, paddingMarker):
     """Set how the vectors of several sequences lie in memory.
 
     Parameters
@@ -213,14 +213,14 @@ def miopenSetRNNDataSeqTensorDescriptor(seqTensorDesc, dataType, layout, maxSequ
     desc.set(dataType, layout, maxSequenceLen, batchSize, vectorSize, sequenceLenArray)
 
 
-def miopenGetRNNDataSeqTensorDescriptor(seqTensorDesc, sequenceLenArrayLimit=None):
+def miopenGetRNNDataSeqTensorDescriptor(seqTensorDesc, sequenceLenArrayLimit):
     """Return what miopenSetRNNDataSeqTensorDescriptor set.
 
     Parameters
     ----------
     seqTensorDesc : SeqTensorDescriptor
-    sequenceLenArrayLimit : int, optional
-        How many lengths are wanted at most; without it all.
+    sequenceLenArrayLimit : int or None
+        How many lengths are wanted at most; None: all.
 
     Returns
     -------
@@ -345,9 +345,9 @@ def miopenGetRNNTrainingReserveSize(handle, rnnDesc, sequenceLen, xDesc):
     BadParmError, MIOpenNotImplementedError
         As miopenRNNForwardTraining.
     """
+    require_handle(handle)
     cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
     cdef SeqTensorDescriptor x
-    require_handle(handle)
     desc.require_set()
     x = sequences_of(xDesc, sequenceLen, desc.padding, "xDesc")
     return rnn_problem(MX_RNN_FORWARD, desc, x, _outputs(desc, x), True, 0, 0).raw[<int> RNN_RESERVE]
@@ -435,8 +435,8 @@ def miopenGetRNNParamsSize(handle, rnnDesc, xDesc, dtype):
     BadParmError
         Where types differ, and for an input of another length than the state's where the first layer takes it as it is.
     """
-    cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
     require_handle(handle)
+    cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
     return _parameters(desc, xDesc, dtype) * type_size(desc.type)
 
 
@@ -472,10 +472,10 @@ def miopenGetRNNParamsDescriptor(handle, rnnDesc, xDesc, wDesc, dtype):
     BadParmError
         As miopenGetRNNParamsSize.
     """
+    require_handle(handle)
     cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
     cdef TensorDescriptor w = as_tensor(wDesc, "wDesc")
     cdef int64_t total, row = (desc.direction + 1) * rnn_gates(desc.mode) * <int64_t> desc.hidden
-    require_handle(handle)
     total = _parameters(desc, xDesc, dtype)
     _set_matrix(w, desc.type, total // row, row)
 
@@ -501,9 +501,9 @@ def miopenGetRNNInputTensorSize(handle, rnnDesc, seqLen, xDesc):
     BadParmError
         As miopenGetRNNWorkspaceSize; and where the type is not the RNN descriptor's.
     """
+    require_handle(handle)
     cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
     cdef SeqTensorDescriptor x
-    require_handle(handle)
     desc.require_set()
     x = sequences_of(xDesc, seqLen, desc.padding, "xDesc")
     if x.type != desc.type:
@@ -531,9 +531,9 @@ def miopenGetRNNHiddenTensorSize(handle, rnnDesc, seqLen, xDesc):
     BadParmError
         As miopenGetRNNInputTensorSize.
     """
+    require_handle(handle)
     cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
     cdef SeqTensorDescriptor x
-    require_handle(handle)
     desc.require_set()
     x = sequences_of(xDesc, seqLen, desc.padding, "xDesc")
     if x.type != desc.type:
@@ -575,9 +575,9 @@ def miopenGetRNNLayerParamSize(handle, rnnDesc, layer, xDesc, paramID):
     BadParmError
         For numbers out of range, and where types differ.
     """
+    require_handle(handle)
     cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
     cdef int64_t vector, columns = 0, number = to_int64(paramID, "paramID"), place = to_int64(layer, "layer")
-    require_handle(handle)
     vector = _vector(desc, xDesc, "xDesc")
     if desc.input_mode and 0 <= place <= desc.direction and 0 <= number < rnn_gates(desc.mode):
         return 0
@@ -604,8 +604,8 @@ def miopenGetRNNLayerBiasSize(handle, rnnDesc, layer, biasID):
     BadParmError
         For numbers out of range, and layers without biases.
     """
-    cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
     require_handle(handle)
+    cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
     desc.require_set()
     desc.bias_offset(desc.hidden, to_int64(layer, "layer"), to_int64(biasID, "biasID"))
     return desc.hidden * type_size(desc.type)
@@ -661,10 +661,10 @@ def miopenGetRNNLayerParam(handle, rnnDesc, layer, xDesc, wDesc, w, paramID, par
         For numbers out of range, where types differ, for a matrix that a layer without weights does not have, and a
         buffer that does not fit.
     """
+    require_handle(handle)
     cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
     cdef TensorDescriptor out = as_tensor(paramDesc, "paramDesc")
     cdef int64_t vector = _vector(desc, xDesc, "xDesc"), columns = 0, start
-    require_handle(handle)
     _require_parameters(desc, wDesc, vector)
     start = desc.matrix_offset(vector, to_int64(layer, "layer"), to_int64(paramID, "paramID"), &columns)
     _set_matrix(out, desc.type, desc.hidden, columns)
@@ -693,10 +693,10 @@ def miopenGetRNNLayerBias(handle, rnnDesc, layer, xDesc, wDesc, w, biasID, biasD
     BadParmError
         As miopenGetRNNLayerParam; and for layers without biases.
     """
+    require_handle(handle)
     cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
     cdef TensorDescriptor out = as_tensor(biasDesc, "biasDesc")
     cdef int64_t vector = _vector(desc, xDesc, "xDesc"), start
-    require_handle(handle)
     _require_parameters(desc, wDesc, vector)
     start = desc.bias_offset(vector, to_int64(layer, "layer"), to_int64(biasID, "biasID"))
     _set_matrix(out, desc.type, desc.hidden, 0)
@@ -794,9 +794,9 @@ def miopenSetRNNLayerParam(handle, rnnDesc, layer, xDesc, wDesc, w, paramID, par
     BadParmError
         As miopenGetRNNLayerParam; and for another descriptor of the matrix.
     """
+    require_handle(handle)
     cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
     cdef int64_t vector = _vector(desc, xDesc, "xDesc"), columns = 0, start
-    require_handle(handle)
     _require_parameters(desc, wDesc, vector)
     start = desc.matrix_offset(vector, to_int64(layer, "layer"), to_int64(paramID, "paramID"), &columns)
     _require_part(paramDesc, "paramDesc", desc, (desc.hidden, columns))
@@ -823,9 +823,9 @@ def miopenSetRNNLayerBias(handle, rnnDesc, layer, xDesc, wDesc, w, biasID, biasD
     BadParmError
         As miopenGetRNNLayerBias; and for another descriptor of the bias.
     """
+    require_handle(handle)
     cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
     cdef int64_t vector = _vector(desc, xDesc, "xDesc"), start
-    require_handle(handle)
     _require_parameters(desc, wDesc, vector)
     start = desc.bias_offset(vector, to_int64(layer, "layer"), to_int64(biasID, "biasID"))
     _require_part(biasDesc, "biasDesc", desc, (desc.hidden,))
@@ -986,9 +986,9 @@ def miopenRNNForward(handle, rnnDesc, fwdMode, xDesc, x, hDesc, hx, hy, cDesc, c
     MIOpenNotImplementedError
         For another type than float16, bfloat16, float32 and float64.
     """
+    require_handle(handle)
     cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
     cdef SeqTensorDescriptor xs = as_sequences(xDesc, "xDesc"), ys = as_sequences(yDesc, "yDesc")
-    require_handle(handle)
     _require_weights(desc, xs, weightSpaceSize)
     if hx is not None or hy is not None:
         _require_states(desc, xs.batch, hDesc, "hDesc")
@@ -1032,9 +1032,9 @@ def miopenRNNBackwardSeqData(handle, rnnDesc, yDesc, y, dy, hDesc, hx, dhy, dhx,
     BadParmError, UnknownError, MIOpenNotImplementedError
         As miopenRNNForward.
     """
+    require_handle(handle)
     cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
     cdef SeqTensorDescriptor xs = as_sequences(xDesc, "xDesc"), ys = as_sequences(yDesc, "yDesc")
-    require_handle(handle)
     _require_weights(desc, xs, weightSpaceSize)
     if hx is not None or dhy is not None or dhx is not None:
         _require_states(desc, xs.batch, hDesc, "hDesc")
@@ -1075,9 +1075,9 @@ def miopenRNNBackwardWeightsSeqTensor(handle, rnnDesc, xDesc, x, hDesc, hx, yDes
     BadParmError, UnknownError, MIOpenNotImplementedError
         As miopenRNNForward.
     """
+    require_handle(handle)
     cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
     cdef SeqTensorDescriptor xs = as_sequences(xDesc, "xDesc"), ys = as_sequences(yDesc, "yDesc")
-    require_handle(handle)
     _require_weights(desc, xs, weightSpaceSize)
     if hx is not None:
         _require_states(desc, xs.batch, hDesc, "hDesc")
@@ -1145,6 +1145,7 @@ def miopenRNNForwardTraining(handle, rnnDesc, sequenceLen, xDesc, x, hxDesc, hx,
     BadParmError, UnknownError, MIOpenNotImplementedError
         As miopenRNNForward; and for steps with more sequences than the one before.
     """
+    require_handle(handle)
     _steps_forward(handle, as_rnn(rnnDesc, "rnnDesc"), True, sequenceLen, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w,
                    yDesc, y, hyDesc, hy, cyDesc, cy, workSpace, workSpaceNumBytes, reserveSpace, reserveSpaceNumBytes)
 
@@ -1180,6 +1181,7 @@ def miopenRNNForwardInference(handle, rnnDesc, sequenceLen, xDesc, x, hxDesc, hx
     BadParmError, UnknownError, MIOpenNotImplementedError
         As miopenRNNForwardTraining.
     """
+    require_handle(handle)
     _steps_forward(handle, as_rnn(rnnDesc, "rnnDesc"), False, sequenceLen, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w,
                    yDesc, y, hyDesc, hy, cyDesc, cy, workSpace, workSpaceNumBytes, None, 0)
 
@@ -1211,9 +1213,9 @@ def miopenRNNBackwardData(handle, rnnDesc, sequenceLen, yDesc, y, dyDesc, dy, dh
     BadParmError, UnknownError, MIOpenNotImplementedError
         As miopenRNNForwardTraining.
     """
+    require_handle(handle)
     cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
     cdef SeqTensorDescriptor xs, ys, gradients
-    require_handle(handle)
     desc.require_set()
     xs, ys = _of_steps(desc, sequenceLen, dxDesc, "dxDesc", yDesc)
     gradients = sequences_of(dyDesc, sequenceLen, desc.padding, "dyDesc")
@@ -1261,9 +1263,9 @@ def miopenRNNBackwardWeights(handle, rnnDesc, sequenceLen, xDesc, x, hxDesc, hx,
     BadParmError, UnknownError, MIOpenNotImplementedError
         As miopenRNNForwardTraining.
     """
+    require_handle(handle)
     cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
     cdef SeqTensorDescriptor xs, ys
-    require_handle(handle)
     desc.require_set()
     xs, ys = _of_steps(desc, sequenceLen, xDesc, "xDesc", yDesc)
     _require_parameters(desc, dwDesc, xs.vector)

@@ -1,0 +1,393 @@
+"""Element by element: activations, arithmetic, casts and dropout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import erf, pi, prod, sqrt
+from types import SimpleNamespace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from miopyx import (
+    ActivationDescriptor,
+    enums,
+    miopenCreateDropoutDescriptor,
+    miopenDropoutGetStatesSize,
+    miopenSetDropoutDescriptor,
+)
+from miopyx.errors import BadParmError
+
+from .nodes import Node, Outside, Run, View, axis_of
+from .values import FLOATS, Array, Value, tensor
+
+
+class Function(NamedTuple):
+    """An activation: the name of its mode behind `miopenActivation`, alpha and beta."""
+
+    mode: str
+    alpha: float = 0.0
+    beta: float = 0.0
+
+    @property
+    def descriptor(self) -> ActivationDescriptor:
+        return ActivationDescriptor(getattr(enums, f"miopenActivation{self.mode}"), self.alpha, self.beta)
+
+
+class Activation(Node):
+    mode: ClassVar[str]
+
+    def function(self, inputs: Sequence[Any], a: SimpleNamespace) -> Function:
+        """Return the node as an activation of MIOpen's, which inputs behind the first may say.  May raise Outside."""
+        return Function(self.mode, float(getattr(a, "alpha", None) or 0))
+
+    def prepare(self, inputs: Sequence[Any], a: SimpleNamespace) -> tuple[Run, str]:
+        x = inputs[0]
+        desc = tensor(x.dtype, (1, 1, 1, x.size))
+        plan = self.device.handle.activation_forward(self.function(inputs, a).descriptor, desc, desc)
+
+        def run(x: Value, *_: Any) -> tuple[Any, ...]:
+            y = self.device.empty(x.shape, x.dtype)
+            self.device.call(plan, x, y)
+            return (y,)
+
+        return run, plan.solver.name
+
+
+class Relu(Activation):
+    mode = "RELU"
+
+
+class LeakyRelu(Activation):
+    mode = "LEAKYRELU"
+
+
+class Elu(Activation):
+    mode = "ELU"
+
+
+class Sigmoid(Activation):
+    mode = "LOGISTIC"
+
+
+class Softplus(Activation):
+    mode = "SOFTRELU"
+
+
+class Abs(Activation):
+    mode = "ABS"
+
+
+class Tanh(Activation):
+    def function(self, inputs: Sequence[Any], a: SimpleNamespace) -> Function:
+        return Function("TANH", 1, 1)
+
+
+class _Elements(Node):
+    """What is put together of tensor operations."""
+
+    def combine(self, op: str, dtype: np.dtype[Any], shape: Sequence[int], other: Sequence[int]) -> Any:
+        """Return call(a, b, c, alpha1, alpha2) of c = op(alpha1 a, alpha2 b); b, of lengths `other`, is repeated.
+
+        Axes are joined where both lengths are the same kind, so that there are five at most.
+        """
+        other = (*[1] * (len(shape) - len(other)), *other)
+        lens: list[int] = []
+        few: list[int] = []
+        for length, given in zip(shape, other, strict=True):
+            if given not in (1, length):
+                raise Outside("both are repeated")
+            if lens and length != 1 and lens[-1] != 1 and (given == 1) == (few[-1] == 1):
+                lens[-1] *= length
+                few[-1] *= given
+            elif length != 1:
+                lens.append(length)
+                few.append(given)
+        if len(lens) > 5:
+            raise Outside(f"{len(lens)} axes that are repeated in turns")
+        desc = tensor(dtype, lens or [1])
+        plan = self.device.handle.op_tensor(getattr(enums, f"miopenTensorOp{op}"), desc,
+                                            tensor(dtype, few or [1]), desc)
+        return plan
+
+    def activate(self, function: Function, dtype: np.dtype[Any], size: int) -> Any:
+        desc = tensor(dtype, (1, 1, 1, size))
+        return self.device.handle.activation_forward(function.descriptor, desc, desc)
+
+    def scalar(self, number: float, dtype: np.dtype[Any]) -> Value:
+        return self.device.constant(np.full(1, number, dtype))
+
+
+class Clip(Activation, _Elements):
+    read = (1, 2)
+
+    def bounds(self, inputs: Sequence[Any], a: SimpleNamespace) -> list[Array | None]:
+        given = ([getattr(a, "min", None), getattr(a, "max", None)] if self.opset < 11 else
+                 [None if v is None else v.host for v in (*inputs[1:], None, None)[:2]])
+        return [None if bound is None else np.array(bound, inputs[0].dtype).reshape(1) for bound in given]
+
+    def function(self, inputs: Sequence[Any], a: SimpleNamespace) -> Function:
+        low, high = self.bounds(inputs, a)
+        if low is not None and high is not None and low[0] == 0 and 0 < high[0] < np.inf:
+            return Function("CLIPPEDRELU", float(high[0]))
+        if low is not None and low[0] == 0 and high is None:
+            return Function("RELU")
+        raise Outside("bounds of no activation")
+
+    def prepare(self, inputs: Sequence[Any], a: SimpleNamespace) -> tuple[Run, str]:
+        x = inputs[0]
+        low, high = self.bounds(inputs, a)
+        if low is None and high is None:
+            raise View(x.shape)
+        if low is not None and high is not None and low[0] == 0 and 0 < high[0] < np.inf:
+            return super().prepare(inputs, a)
+        steps = [(self.combine(op, x.dtype, (x.size,), (1,)), self.device.constant(bound))
+                 for op, bound in (("Max", low), ("Min", high)) if bound is not None]
+
+        def run(x: Value, *_: Any) -> tuple[Any, ...]:
+            y = self.device.empty(x.shape, x.dtype)
+            for plan, bound in steps:
+                self.device.call(plan, x, bound, y)
+                x = y
+            return (y,)
+
+        return run, ", ".join(plan.solver.name for plan, _ in steps)
+
+
+class HardSigmoid(_Elements):
+    """min(1, max(0, alpha x + beta))."""
+
+    def prepare(self, inputs: Sequence[Any], a: SimpleNamespace) -> tuple[Run, str]:
+        x = inputs[0]
+        alpha, beta = float(a.alpha), self.scalar(a.beta, x.dtype)
+        line, clip = self.combine("Add", x.dtype, (x.size,), (1,)), self.activate(Function("CLIPPEDRELU", 1), x.dtype,
+                                                                                  x.size)
+
+        def run(x: Value) -> tuple[Any, ...]:
+            y = self.device.empty(x.shape, x.dtype)
+            self.device.call(line, x, beta, y, alpha1=alpha)
+            self.device.call(clip, y, y)
+            return (y,)
+
+        return run, f"{line.solver.name}, {clip.solver.name}"
+
+
+class HardSwish(HardSigmoid):
+    """x times the hard sigmoid of alpha 1/6, beta 1/2."""
+
+    def prepare(self, inputs: Sequence[Any], a: SimpleNamespace) -> tuple[Run, str]:
+        inner, why = super().prepare(inputs, SimpleNamespace(alpha=1 / 6, beta=0.5))
+        product = self.combine("Mul", inputs[0].dtype, (inputs[0].size,), (inputs[0].size,))
+
+        def run(x: Value) -> tuple[Any, ...]:
+            y, = inner(x)
+            self.device.call(product, x, y, y)
+            return (y,)
+
+        return run, f"{why}, {product.solver.name}"
+
+
+class Gelu(_Elements):
+    """x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)), which is the approximation by tanh; there is no erf."""
+
+    types = frozenset({"float32", "float64"})
+
+    def prepare(self, inputs: Sequence[Any], a: SimpleNamespace) -> tuple[Run, str]:
+        approximate = a.approximate.decode() if isinstance(a.approximate, bytes) else a.approximate
+        if approximate != "tanh":
+            raise Outside("no function of MIOpen's has erf")
+        x = inputs[0]
+        product, total = (self.combine(op, x.dtype, (x.size,), (x.size,)) for op in ("Mul", "Add"))
+        logistic = self.activate(Function("LOGISTIC"), x.dtype, x.size)
+        factor = 2 * sqrt(2 / pi)
+
+        def run(x: Value) -> tuple[Any, ...]:
+            t, y = self.device.empty(x.shape, x.dtype), self.device.empty(x.shape, x.dtype)
+            self.device.call(product, x, x, t)
+            self.device.call(product, x, t, t)
+            self.device.call(total, x, t, t, alpha1=factor, alpha2=factor * 0.044715)
+            self.device.call(logistic, t, t)
+            self.device.call(product, x, t, y)
+            return (y,)
+
+        return run, f"{product.solver.name}, {logistic.solver.name}"
+
+    def numpy(self, attributes: dict[str, Any]) -> Run:
+        approximate = attributes["approximate"]
+
+        def run(x: Value) -> tuple[Any, ...]:
+            wide = x.host.astype(np.float64)
+            if approximate in ("tanh", b"tanh"):
+                inner = np.tanh(sqrt(2 / pi) * (wide + 0.044715 * wide**3))
+            else:
+                inner = np.array([erf(number) for number in (wide / sqrt(2)).flat]).reshape(wide.shape)
+            return (self.device.wrap((wide * 0.5 * (1 + inner)).astype(x.dtype)),)
+
+        return run
+
+
+class Add(_Elements):
+    op: ClassVar[str] = "Add"
+    sign: ClassVar[float] = 1
+    function: ClassVar[np.ufunc] = np.add
+
+    def aligned(self, shape: tuple[int, ...], other: tuple[int, ...], a: SimpleNamespace) -> tuple[int, ...]:
+        """Return the lengths under which the second operand is repeated; before opset 7 an attribute says where."""
+        axis = getattr(a, "axis", None) if self.opset < 7 else None
+        if axis is None or other == shape:
+            return other
+        return (*other, *[1] * (len(shape) - len(other) - axis_of(axis, len(shape), self.op_type)))
+
+    def prepare(self, inputs: Sequence[Any], a: SimpleNamespace) -> tuple[Run, str]:
+        x, y = inputs
+        if x.dtype != y.dtype:
+            raise BadParmError("types differ", "B", y.dtype.name, x.dtype.name)
+        other = self.aligned(x.shape, y.shape, a)
+        try:
+            shape = np.broadcast_shapes(x.shape, other)
+        except ValueError:
+            raise BadParmError("lengths differ", "B", y.shape, f"1 or those of {x.shape}") from None
+        if prod(shape) == 0:
+            raise Outside("empty tensor")
+        swapped = x.shape != shape
+        if swapped and other != shape:
+            raise Outside("both are repeated")
+        plan = self.combine(self.op, x.dtype, shape, x.shape if swapped else other)
+        first, second = (self.sign, 1.0) if swapped else (1.0, self.sign)
+
+        def run(x: Value, y: Value) -> tuple[Any, ...]:
+            out = self.device.empty(shape, x.dtype)
+            self.device.call(plan, *((y, x) if swapped else (x, y)), out, alpha1=first, alpha2=second)
+            return (out,)
+
+        return run, plan.solver.name
+
+    def numpy(self, attributes: dict[str, Any]) -> Run:
+        a = SimpleNamespace(**attributes)
+        return lambda x, y: (self.device.wrap(type(self).function(
+            x.host, y.host.reshape(self.aligned(x.shape, y.shape, a)))),)
+
+
+class Sub(Add):
+    sign = -1
+    function = np.subtract
+
+
+class Mul(Add):
+    op = "Mul"
+    function = np.multiply
+
+
+class Div(_Elements):
+    """By a constant number: times its reciprocal."""
+
+    read = (1,)
+
+    def key(self, inputs: Sequence[Any]) -> object:
+        constant = isinstance(inputs[1], Value) and inputs[1].size == 1 and inputs[1].on_host
+        return super().key(inputs) if constant else super().key(inputs[:1]), inputs[1].shape, constant
+
+    def prepare(self, inputs: Sequence[Any], a: SimpleNamespace) -> tuple[Run, str]:
+        x, y = inputs
+        if self.opset < 7 or y.size != 1 or not y.on_host or y.ndim > x.ndim:
+            raise Outside("no function of MIOpen's divides by a tensor")
+        divisor = float(y.host.reshape(()))
+        smallest = float(np.finfo(x.dtype).smallest_normal) if x.dtype.name != "bfloat16" else 2.0**-126
+        if not smallest <= abs(divisor) <= 0.25 / smallest:
+            raise Outside("a divisor whose reciprocal is no normal number")
+        desc = tensor(x.dtype, (x.size,))
+        plan = self.device.handle.transform_tensor(desc, desc)
+
+        def run(x: Value, _: Value) -> tuple[Any, ...]:
+            out = self.device.empty(x.shape, x.dtype)
+            self.device.call(plan, x, out, alpha=1 / divisor)
+            return (out,)
+
+        return run, plan.solver.name
+
+
+class Neg(_Elements):
+    def prepare(self, inputs: Sequence[Any], a: SimpleNamespace) -> tuple[Run, str]:
+        desc = tensor(inputs[0].dtype, (inputs[0].size,))
+        plan = self.device.handle.transform_tensor(desc, desc)
+
+        def run(x: Value) -> tuple[Any, ...]:
+            y = self.device.empty(x.shape, x.dtype)
+            self.device.call(plan, x, y, alpha=-1.0)
+            return (y,)
+
+        return run, plan.solver.name
+
+
+class Cast(Node):
+    """Between floating-point types; the rest stays with NumPy, where it is."""
+
+    def prepare(self, inputs: Sequence[Any], a: SimpleNamespace) -> tuple[Run, str]:
+        from onnx.helper import tensor_dtype_to_np_dtype
+
+        x, to = inputs[0], np.dtype(tensor_dtype_to_np_dtype(a.to))
+        if to.name not in FLOATS:
+            raise Outside(f"{to.name} tensor")
+        if to == x.dtype:
+            raise View(x.shape)
+        plan = self.device.handle.cast_tensor(tensor(x.dtype, (x.size,)), tensor(to, (x.size,)))
+
+        def run(x: Value) -> tuple[Any, ...]:
+            y = self.device.empty(x.shape, to)
+            self.device.call(plan, x, y)
+            return (y,)
+
+        return run, plan.solver.name
+
+
+class Dropout(_Elements):
+    """Nothing but in training; there with a seed the mask of onnx's reference, else one of the device's generator."""
+
+    read = (1, 2)
+
+    def prepare(self, inputs: Sequence[Any], a: SimpleNamespace) -> tuple[Run, str]:
+        x = inputs[0]
+        ratio, training = 0.5, False
+        if self.opset >= 12:
+            given = [None if v is None else v.host.item() for v in (*inputs[1:], None, None)[:2]]
+            ratio, training = 0.5 if given[0] is None else float(given[0]), bool(given[1])
+        elif self.opset < 7:
+            ratio, training = float(a.ratio), not a.is_test
+        if training and not 0 <= ratio < 1:
+            raise BadParmError("share of elements that are dropped", "ratio", ratio, "0 <= ratio < 1")
+        if training and ratio:
+            return self._drawn(x, ratio) if a.seed is None else self._seeded(x, ratio, a.seed)
+        if not self._wants_mask:
+            raise View(x.shape)
+        mask_type = np.bool_ if self.opset >= 10 else x.dtype
+        return lambda x, *_: (x, self.device.wrap(np.ones(x.shape, mask_type))), "nothing is dropped"
+
+    def _seeded(self, x: Value, ratio: float, seed: int) -> tuple[Run, str]:
+        kept = np.random.RandomState(seed).uniform(0, 1.0, x.shape) >= ratio
+        mask = self.device.constant(kept.astype(x.dtype))
+        plan = self.combine("Mul", x.dtype, (x.size,), (x.size,))
+
+        def run(x: Value, *_: Any) -> tuple[Any, ...]:
+            y = self.device.empty(x.shape, x.dtype)
+            self.device.call(plan, x, mask, y, alpha1=1 / (1 - ratio))
+            return y, self.device.wrap(kept) if self._wants_mask else None
+
+        return run, plan.solver.name
+
+    def _drawn(self, x: Value, ratio: float) -> tuple[Run, str]:
+        handle, desc, dropout = self.device.handle, tensor(x.dtype, (x.size,)), miopenCreateDropoutDescriptor()
+        states = self.device.empty((miopenDropoutGetStatesSize(handle),), "uint8")
+        seed = np.random.SeedSequence().generate_state(1, np.uint64).item()
+        miopenSetDropoutDescriptor(dropout, handle, ratio, states.memory, states.size, seed, False, True, 0)
+        plan = handle.dropout_forward(dropout, desc, desc)
+
+        def run(x: Value, *_: Any) -> tuple[Any, ...]:
+            y, mask = self.device.empty(x.shape, x.dtype), self.device.empty(x.shape, "uint8")
+            self.device.call(plan, x, y, mask, states)
+            return y, self.device.wrap(mask.host.astype(np.bool_)) if self._wants_mask else None
+
+        return run, plan.solver.name
+
+    @property
+    def _wants_mask(self) -> bool:
+        return len(self.onnx_node.output) > 1 and bool(self.onnx_node.output[1])

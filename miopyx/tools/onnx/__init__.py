@@ -7,9 +7,9 @@ nodes run through miopyx:
 - MaxPool, AveragePool, GlobalAveragePool, GlobalMaxPool;
 - BatchNormalization, InstanceNormalization, LayerNormalization, GroupNormalization, RMSNormalization, LRN, Softmax,
   LogSoftmax;
-- ReduceSum, -Mean, -Max, -Min, -Prod, -L1, -L2, -SumSquare;
-- Relu, LeakyRelu, Elu, Sigmoid, Tanh, Softplus, Abs, Clip, HardSigmoid, HardSwish, Gelu by tanh, Add, Sub, Mul, Div by
-  a number, Neg, Cast between floating-point types, Dropout;
+- ReduceSum, -Mean, -Max, -Min, -Prod, -L1, -L2, -SumSquare, -LogSum;
+- Relu, LeakyRelu, Elu, Sigmoid, Tanh, Softplus, Abs, Clip, HardSigmoid, HardSwish, Gelu by tanh, Add, Sum, Sub, Mul,
+  Div by a number, Neg, Cast between floating-point types, Dropout;
 - Transpose, Slice, Split, Concat, Gather of one place; Reshape, Flatten, Squeeze, Unsqueeze and Identity only give
   elements other lengths.
 

@@ -278,6 +278,27 @@ class Mul(Add):
     function = np.multiply
 
 
+class Sum(Add):
+    """Of tensors of the same lengths, or of two."""
+
+    def prepare(self, inputs: Sequence[Any], a: SimpleNamespace) -> tuple[Run, str]:
+        if len(inputs) == 1:
+            raise View(inputs[0].shape)
+        if len(inputs) > 2 and any(v.shape != inputs[0].shape for v in inputs):
+            raise Outside("more than two tensors are repeated")
+        inner, why = super().prepare(inputs[:2], a)
+
+        def run(x: Value, *others: Value) -> tuple[Any, ...]:
+            for other in others:
+                x, = inner(x, other)
+            return (x,)
+
+        return run, why
+
+    def numpy(self, attributes: dict[str, Any]) -> Run:
+        return Node.numpy(self, attributes)
+
+
 class Div(_Elements):
     """By a constant number: times its reciprocal."""
 

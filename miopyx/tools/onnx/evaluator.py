@@ -26,10 +26,10 @@ _NODES: tuple[type[Node], ...] = (
     norms.BatchNormalization, norms.LRN, norms.Softmax, norms.LogSoftmax, norms.LayerNormalization,
     norms.RMSNormalization, norms.GroupNormalization, norms.InstanceNormalization,
     reductions.ReduceSum, reductions.ReduceMean, reductions.ReduceMax, reductions.ReduceMin, reductions.ReduceProd,
-    reductions.ReduceL1, reductions.ReduceL2, reductions.ReduceSumSquare,
+    reductions.ReduceL1, reductions.ReduceL2, reductions.ReduceSumSquare, reductions.ReduceLogSum,
     elements.Relu, elements.LeakyRelu, elements.Elu, elements.Sigmoid, elements.Softplus, elements.Abs, elements.Tanh,
-    elements.Clip, elements.HardSigmoid, elements.HardSwish, elements.Gelu, elements.Add, elements.Sub, elements.Mul,
-    elements.Div, elements.Neg, elements.Cast, elements.Dropout,
+    elements.Clip, elements.HardSigmoid, elements.HardSwish, elements.Gelu, elements.Add, elements.Sum, elements.Sub,
+    elements.Mul, elements.Div, elements.Neg, elements.Cast, elements.Dropout,
     shapes.Identity, shapes.Reshape, shapes.Flatten, shapes.Squeeze, shapes.Unsqueeze, shapes.Shape, shapes.Transpose,
     shapes.Slice, shapes.Split, shapes.Gather, shapes.Concat,
 )
@@ -69,7 +69,7 @@ class Evaluator(ReferenceEvaluator):
             name: self.device.wrap(array, constant=True) for name, array in self.rt_inits_.items()}
         steps: list[OpRun] = []
         for node in self.rt_nodes_:
-            if isinstance(node, OpFunction) or node.op_type in _CONDITIONAL:
+            if isinstance(node, OpFunction) or node.has_subgraph:
                 node._check_and_fix_outputs = tuple  # onnx does not know our values
             if node.op_type == "Constant" and not node.domain and not node.has_linked_attribute:
                 self.constants[node.output[0]] = self.device.wrap(node.run()[0], constant=True)

@@ -206,6 +206,7 @@ def _next(members: Sequence[Member], readers: Mapping[str, Sequence[OpRun]], out
     if isinstance(node, BatchNormalization) and isinstance(head, Conv) and len(members) == 1:
         why = _moving(node) or ("" if node.input[0] == name else f"{name} is no image of BatchNormalization")
         return (None, why) if why else (Member(node, "norm"), "")
-    if node.op_type == "Add" and not isinstance(head, BatchNormalization) and kinds.count("Add") < 2:
+    adds = node.op_type in ("Add", "Sum") and len(node.input) == 2
+    if adds and not isinstance(head, BatchNormalization) and kinds.count("Add") < 2:
         return Member(node, "Add", node.input[1] if node.input[0] == name else node.input[0]), ""
     return None, f"{node.op_type} cannot follow"

@@ -110,7 +110,7 @@ class Gemm(_Product):
         added = after.added
         as_bias = False
         if c is not None and beta != 0:
-            if self.opset < 7 and not a.broadcast and c.shape != (m, n):
+            if self.opset < 7 and not getattr(a, "broadcast", 0) and c.shape != (m, n):
                 raise BadParmError("lengths are not the product's", "C", c.shape, (m, n))
             if c.dtype != x.dtype or c.ndim > 2:
                 raise Outside(f"C is a {c.dtype.name} tensor of {c.shape}")

@@ -107,12 +107,12 @@ class Reshape(_Lengths):
 class Squeeze(_Lengths):
     read = (1,)
 
-    def axes(self, inputs: Sequence[Any], a: SimpleNamespace) -> list[int] | None:
+    def axes_of(self, inputs: Sequence[Any], a: SimpleNamespace) -> list[int] | None:
         given = getattr(a, "axes", None)
         return (None if given is None else list(given)) if self.opset < 13 else numbers_of((*inputs, None)[1])
 
     def lengths(self, shape: tuple[int, ...], inputs: Sequence[Any], a: SimpleNamespace) -> Sequence[int]:
-        axes = self.axes(inputs, a)
+        axes = self.axes_of(inputs, a)
         if axes is None:
             return [length for length in shape if length != 1]
         gone = {axis_of(axis, len(shape), self.op_type) for axis in axes}
@@ -123,7 +123,7 @@ class Squeeze(_Lengths):
 
 class Unsqueeze(Squeeze):
     def lengths(self, shape: tuple[int, ...], inputs: Sequence[Any], a: SimpleNamespace) -> Sequence[int]:
-        axes = self.axes(inputs, a) or []
+        axes = self.axes_of(inputs, a) or []
         rank = len(shape) + len(axes)
         new = {axis_of(axis, rank, self.op_type) for axis in axes}
         if len(new) != len(axes):

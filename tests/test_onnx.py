@@ -168,7 +168,7 @@ def test_the_rest_of_the_node_cases(handle, rng, amount):
         rest = [rest[i] for i in rng.choice(len(rest), amount(len(rest) // 4, len(rest)), replace=False)]
     ran = run_all(rest, handle)
     elsewhere = {r.why for nodes in ran.values() for r in nodes if r.node.op_type in OURS and r.where == "numpy"}
-    elsewhere -= {"not a tensor", "empty tensor", "both are repeated", *(why for each in NUMPY.values() for why in each)}
+    elsewhere -= {"not a tensor", "empty tensor", "both are repeated", *(w for each in NUMPY.values() for w in each)}
     others = ("object", "int64", "int4", "int2", "uint4", "uint2", "float4_e2m1fn", "float8_e4m3fn", "float8_e4m3fnuz",
               "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
     assert elsewhere <= {f"{name} tensor" for name in others}

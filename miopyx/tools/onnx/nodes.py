@@ -11,7 +11,7 @@ import onnx
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops._op_list import load_op
 
-from miopyx.errors import MIOpenNotImplementedError
+from miopyx.errors import BadParmError, MIOpenNotImplementedError
 
 from .values import FLOATS, Device, Ran, Value, unwrap
 
@@ -121,7 +121,7 @@ class Node(OpRun):
 def axis_of(axis: int, rank: int, name: str, ends: bool = False) -> int:
     """Return an axis counted from the front; `ends`: the one behind the last counts, too."""
     if not -rank <= axis < rank + ends:
-        raise ValueError(f"{name} over axis {axis} of {rank}")
+        raise BadParmError(f"{name} over an axis that is not there", "axis", axis, f"{-rank} ... {rank - (not ends)}")
     return axis + rank if axis < 0 else axis
 
 

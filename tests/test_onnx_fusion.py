@@ -327,3 +327,13 @@ def test_networks_of_16_bits(handle, rng, dtype):
     truth, = ReferenceEvaluator(model).run(None, {"x": x.astype(float)})
     assert got.dtype == x.dtype
     assert np.abs(got.astype(float) - truth).max() <= 8 * U[dtype] * np.abs(truth).max()
+
+
+def test_memory_of_other_lengths_is_let_go(gpu, rng):
+    """What a run did not ask for goes before the one after the next."""
+    nodes = [helper.make_node("Abs", ["x"], ["y"]), helper.make_node("Exp", ["y"], ["z"])]
+    rep = prepared(nodes, ["x"], ["z"], {}, gpu)
+    for length in (10, 20, 30, 30, 30):
+        rep.run([rng.standard_normal(length, dtype=np.float32)])
+    assert set(rep._device._free) == {120}
+    assert len(rep._device._free[120]) == 1

@@ -216,6 +216,7 @@ def test_reductions(handle, rng, amount, op, dtype):
         terms = prod(shape[i] for i in axes) * 1.5
         given = [int(i - len(shape) * rng.integers(0, 2)) for i in axes]
         bound = 2 * U[dtype] * np.abs(truth) + (8 + terms) * v * (np.abs(truth) if op == "ReduceProd" else 2.5 * terms)
+        bound += FLOOR[dtype]
         for opset in (since - 1, since):
             inputs = [x] if opset < since else [x, np.array(given)]
             told = {"axes": [i % len(shape) for i in given]} if opset < since else {}
@@ -432,6 +433,8 @@ BAD = {
     "product of numbers": ("MatMul", [X, np.ones((), np.float32)], {}, "A, B"),
     "product of types": ("MatMul", [X, np.ones((4, 2))], {}, "B"),
     "gemm": ("Gemm", [X[0], np.ones((5, 2), np.float32)], {}, "B"),
+    "gemm's bias": ("Gemm", [X[0], np.ones((4, 2), np.float32), np.ones(3, np.float32)], {}, "C"),
+    "bias": ("Conv", [X, np.ones((5, 3, 1), np.float32), np.ones(5)], {}, "B"),
     "gemm's rank": ("Gemm", [X, np.ones((4, 2), np.float32)], {}, "A"),
     "types": ("Add", [X, np.ones(4)], {}, "B"),
     "lengths": ("Mul", [X, np.ones(3, np.float32)], {}, "B"),
@@ -473,3 +476,8 @@ def test_inputs_that_are_missing(host):
     rep = BackendRep(graph, host, opsets={"": 22})
     with pytest.raises(BadParmError, match="y"):
         rep.run({"x": X})
+
+
+def test_bytes_in_another_order(handle, rng):
+    x = normal(rng, (3, 4), "float32")
+    np.testing.assert_array_equal(run("Relu", handle, [x.astype(x.dtype.newbyteorder())])[0], np.maximum(x, 0))

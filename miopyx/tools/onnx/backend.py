@@ -89,7 +89,7 @@ class BackendRep(onnx.backend.base.BackendRep):
             if len(inputs) < len(names):
                 names = [name for name in names if name not in self.evaluator.rt_inits_]
             inputs = dict(zip(names, inputs, strict=True))
-        self._device.ran.clear()
+        self._device.begin()
         return self._outputs(*self.evaluator.run(None, inputs))
 
 

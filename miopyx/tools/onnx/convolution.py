@@ -185,6 +185,9 @@ def convolve(node: Node, x_desc: TensorDescriptor, w_desc: TensorDescriptor, con
              alpha1: float = 1.0, alpha2: float = 1.0) -> tuple[Run, str]:
     """Return run(x, w, bias, norm's four, what is added) -> (y,), and the solver's name; y gets the lengths `shape`."""
     device, dtype, lens = node.device, w.dtype, y_desc.lens
+    if bias is not None and (bias.dtype != dtype or bias.size != lens[1]):
+        raise BadParmError("a number for each channel of the output, of its type", "B", (bias.dtype.name, bias.shape),
+                           (dtype.name, (lens[1],)))
     terms = _Terms(node, w, bias, after, lens, conv)
     each = channels(lens)
     wide = np.dtype(np.float64 if dtype == np.float64 else np.float32)

@@ -67,7 +67,7 @@ class MatMul(_Product):
         shape = (*batch, *([] if x.ndim == 1 else [m]), *([] if y.ndim == 1 else [n]))
         if len(right) == 2 and y.constant:
             # The numbers of B are the weights, and rows of A pixels: what follows has a number for each column.
-            w = self.device.constant(np.ascontiguousarray(y.host.T) if y.ndim == 2 else y.host)
+            w = self.device.constant(np.ascontiguousarray(y.host.T))
             inner, why = self.linear(prod(left[:-1]), k, n, w, None, after or Epilogue(), shape)
             return lambda x, _y, *rest: inner(x, w, *rest), why
         # B is the image, and A the weights, so that nothing is transposed.
@@ -98,49 +98,55 @@ class Gemm(_Product):
         for name, value in (("A", x), ("B", y)):
             if value.ndim != 2:
                 raise BadParmError("rank of a matrix", name, value.ndim, 2)
-        if y.dtype != x.dtype:
-            raise BadParmError("types differ", "B", y.dtype.name, x.dtype.name)
+            if value.dtype != x.dtype:
+                raise BadParmError("types differ", name, value.dtype.name, x.dtype.name)
         (m, k), (n, inside) = (x.shape[::-1] if a.transA else x.shape), (y.shape if a.transB else y.shape[::-1])
         if inside != k:
             raise BadParmError("lengths of the axis that is summed differ", "B", y.shape, f"{k} numbers to sum")
-        if k == 0:
-            raise Outside("empty tensor")
-        after, bias, fixed = after or Epilogue(), None, None
-        alpha, beta = float(a.alpha), float(a.beta)
-        added = after.added
-        as_bias = False
-        if c is not None and beta != 0:
+        after, c = after or Epilogue(), None if a.beta == 0 else c
+        as_row = c is not None and c.shape in ((n,), (1, n)) and (c.constant or a.beta == 1)
+        bias, added, row, whole = None, after.added, None, None
+        if c is not None:
             if self.opset < 7 and not getattr(a, "broadcast", 0) and c.shape != (m, n):
                 raise BadParmError("lengths are not the product's", "C", c.shape, (m, n))
-            if c.dtype != x.dtype or c.ndim > 2:
-                raise Outside(f"C is a {c.dtype.name} tensor of {c.shape}")
-            if c.constant and (c.shape in ((n,), (1, n)) or c.size == 1):
-                wide = np.broadcast_to(c.host.reshape(-1), n).astype(np.float64) * beta
-                fixed = bias = self.device.constant(wide.astype(x.dtype))
-            elif c.shape in ((n,), (1, n)) and beta == 1 and n > 1:
-                bias, as_bias = c, True
+            if c.dtype != x.dtype:
+                raise BadParmError("types differ", "C", c.dtype.name, x.dtype.name)
+            if as_row:
+                bias = row = self._times(c, a.beta) if c.constant else c
+            elif added:
+                raise Outside("C is no row of constants, and another tensor is added")
             else:
-                if added:
-                    raise Outside("C is a matrix, and another is added")
-                added = (c if c.shape == (m, n) else self.device.wrap(np.broadcast_to(c.host, (m, n))),)
+                whole = self._whole(c, m, n)
+                added = (whole,)
+        # The rows of B, or of its transpose, are the weights.
+        weights = y if a.transB else self._transposed(y) if y.constant else Value(self.device, (n, k), x.dtype)
+        inner, why = self.linear(m, k, n, weights, bias, Epilogue(None, added, after.function), (m, n), float(a.alpha),
+                                 float(a.beta) if whole is not None else 1.0)
         turn_x = transposing(self.device, x, (1, 0)) if a.transA else None
-        turn_y = None if a.transB else transposing(self.device, y, (1, 0)) if not y.constant else None
-        w = self.device.constant(np.ascontiguousarray(y.host.T)) if y.constant and not a.transB else None
-        stands = w or (y if a.transB else None)
-        inner, why = self.linear(m, k, n, stands or self.device.empty((n, k), x.dtype), bias,
-                                 Epilogue(None, added, after.function), (m, n), alpha,
-                                 beta if added is not after.added else 1.0)
-        taken = added is not after.added
+        turn_y = transposing(self.device, y, (1, 0)) if not a.transB and not y.constant else None
 
-        def run(x: Value, y: Value, c: Value | None = None, norm: Sequence[Value] = (),
+        def run(x: Value, y: Value, given: Value | None = None, norm: Sequence[Value] = (),
                 added: Sequence[Value] = ()) -> tuple[Any, ...]:
-            if turn_x is not None:
-                x = turn_x(x)
-            y = w if w is not None else y if turn_y is None else turn_y(y)
-            if taken:
-                assert c is not None
-                added = (c if c.shape == (m, n) else self.device.wrap(np.ascontiguousarray(
-                    np.broadcast_to(c.host, (m, n)))),)
-            return inner(x, y, fixed or (c if as_bias else None), norm, added)
+            x = x if turn_x is None else turn_x(x)
+            y = weights if weights.constant else y if turn_y is None else turn_y(y)
+            if whole is not None and given is not None:
+                added = (whole if whole.constant else self._whole(given, m, n),)
+            return inner(x, y, row if row is not None and row.constant else given if as_row else None, norm, added)
 
         return run, why
+
+    def _times(self, value: Value, factor: float) -> Value:
+        return self.device.constant((value.host.astype(np.float64) * factor).astype(value.dtype))
+
+    def _transposed(self, value: Value) -> Value:
+        return self.device.constant(np.ascontiguousarray(value.host.T))
+
+    def _whole(self, value: Value, m: int, n: int) -> Value:
+        """Return C with all its elements."""
+        if value.shape == (m, n):
+            return value
+        try:
+            array = np.ascontiguousarray(np.broadcast_to(value.host, (m, n)))
+        except ValueError:
+            raise BadParmError("lengths", "C", value.shape, f"1 or those of {(m, n)}") from None
+        return self.device.constant(array) if value.constant else self.device.wrap(array)  # type: ignore[no-any-return]

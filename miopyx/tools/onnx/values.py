@@ -164,7 +164,14 @@ class Device:
         self.uploads = self.downloads = 0
         self.ran: list[Ran] = []
         self.depth = 0  # of evaluators that run one inside the other
-        self._free: dict[int, list[Any]] = {}
+        self._free: dict[int, list[Any]] = {}  # memory that no value uses, by its bytes
+        self._asked: set[int] = set()
+
+    def begin(self) -> None:
+        """Forget the last run, and let go of memory of sizes that it did not ask for."""
+        self.ran.clear()
+        self._free = {size: free for size, free in self._free.items() if size in self._asked}
+        self._asked.clear()
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any] | str) -> Value:
         """Return a value to be written."""
@@ -172,6 +179,7 @@ class Device:
         if self.shares_memory:
             return Value(self, shape, dtype, np.empty(tuple(shape), dtype))
         size = max(1, prod(shape) * dtype.itemsize)
+        self._asked.add(size)
         free = self._free.setdefault(size, [])
         buffer = free.pop() if free else self.handle.empty((size,), "int8")
         return Value(self, shape, dtype, block=_Block(buffer, free))
@@ -181,6 +189,8 @@ class Device:
         if isinstance(value, np.generic):
             value = np.asarray(value)
         if isinstance(value, np.ndarray):
+            if not value.dtype.isnative:
+                value = value.astype(value.dtype.newbyteorder("="))
             return Value(self, value.shape, value.dtype, value, constant=constant)
         return value
 

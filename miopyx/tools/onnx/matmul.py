@@ -149,4 +149,4 @@ class Gemm(_Product):
             array = np.ascontiguousarray(np.broadcast_to(value.host, (m, n)))
         except ValueError:
             raise BadParmError("lengths", "C", value.shape, f"1 or those of {(m, n)}") from None
-        return self.device.constant(array) if value.constant else self.device.wrap(array)  # type: ignore[no-any-return]
+        return self.device.constant(array) if value.constant else self.device.wrap(array)

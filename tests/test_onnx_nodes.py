@@ -301,16 +301,32 @@ def test_hard_sigmoids_and_gelu(handle, rng, dtype):
     bound = 4 * u * np.abs(wide) * (np.abs(inner) + 0.5) + FLOOR[dtype]
     assert (np.abs(got.astype(float) - wide * np.clip(inner, 0, 1)) <= bound).all()
     tanh = wide / (1 + np.exp(-2 * np.sqrt(2 / np.pi) * (wide + 0.044715 * wide**3)))
-    where = "miopyx" if u <= U["float32"] else "numpy"
+    where = "miopyx" if dtype != "float64" else "numpy"
     got, = run("Gelu", handle, [x], where=where, approximate="tanh")
     # The argument of the exponential is up to 20 here, and the error of it is relative.
     slope = 2 + np.abs(1.6 * (wide + 0.13 * wide**3))
-    # NumPy's way by tanh loses what 1 + tanh cancels.
-    bound = (2 * u + 8 * v * slope) * np.abs(tanh) + FLOOR[dtype] + (where == "numpy") * U["float64"] * 8 * np.abs(wide)
+    # Logistics below float32's normal numbers are 0, and NumPy's way by tanh loses what 1 + tanh cancels.
+    lost = U["float64"] * 8 if where == "numpy" else 2.0**-126
+    bound = (2 * u + 8 * v * slope) * np.abs(tanh) + FLOOR[dtype] + lost * np.abs(wide)
     assert (np.abs(got.astype(float) - tanh) <= bound).all()
-    got, = run("Gelu", handle, [x], where="numpy")
+    got, = run("Gelu", handle, [x], where=where)
     exact = 0.5 * wide * (1 + np.array([erf(a / np.sqrt(2)) for a in wide.flat]).reshape(wide.shape))
-    np.testing.assert_allclose(got.astype(float), exact, rtol=2 * u, atol=FLOOR[dtype] + 8 * U["float64"])
+    assert (np.abs(got.astype(float) - exact) <= 2 * u * np.abs(exact) + 8 * v * np.abs(wide) + FLOOR[dtype]).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_erf(handle, rng, dtype):
+    """Within eight units of float32, as much relative to the result, at every size of x."""
+    numbers = np.concatenate([rng.uniform(-6, 6, 3000), 10.0**rng.uniform(-30, 30, 300), [0, 30, -30, 3e38]])
+    with np.errstate(over="ignore"):
+        x = numbers.astype(DTYPES[dtype])
+    got, = run("Erf", handle, [x], where="numpy" if dtype == "float64" else "miopyx")
+    assert got.dtype == x.dtype
+    y = np.array([erf(number) for number in x.astype(float)])
+    assert (np.abs(got.astype(float) - y) <= (U[dtype] + 8 * U["float32"]) * np.abs(y) + FLOOR[dtype]).all()
+    ends = np.array([np.inf, -np.inf, np.nan, -0.0]).astype(x.dtype)
+    got, = run("Erf", handle, [ends], where="numpy" if dtype == "float64" else "miopyx")
+    np.testing.assert_array_equal(got.astype(float), [1, -1, np.nan, 0])
 
 
 @pytest.mark.parametrize("source", DTYPES)

@@ -8,8 +8,8 @@ nodes run through miopyx:
 - BatchNormalization, InstanceNormalization, LayerNormalization, GroupNormalization, RMSNormalization, LRN, Softmax,
   LogSoftmax;
 - ReduceSum, -Mean, -Max, -Min, -Prod, -L1, -L2, -SumSquare, -LogSum;
-- Relu, LeakyRelu, Elu, Sigmoid, Tanh, Softplus, Abs, Clip, HardSigmoid, HardSwish, Gelu by tanh, Add, Sum, Sub, Mul,
-  Div by a number, Neg, Cast between floating-point types, Dropout;
+- Relu, LeakyRelu, Elu, Sigmoid, Tanh, Softplus, Abs, Clip, HardSigmoid, HardSwish, Erf, Gelu, Add, Sum, Sub, Mul, Div
+  by a number, Neg, Cast between floating-point types, Dropout;
 - Transpose, Slice, Split, Concat, Gather of one place; Reshape, Flatten, Squeeze, Unsqueeze and Identity only give
   elements other lengths.
 
@@ -19,7 +19,8 @@ Every other node is computed by `onnx.reference`, which is NumPy.  So are these,
   exactly, and convolutions of 8-bit integers), that are empty, or that are no tensors at all;
 - more than three spatial axes of a convolution or a pooling window, and pads that such a window fits into;
 - tensors that are repeated along axes of both operands; matrices of a product that are; steps backwards;
-- more than five axes that cannot be joined; LRN with a bias of 0; squares of 16 bits that are summed.
+- more than five axes that cannot be joined; LRN with a bias of 0; squares of 16 bits that are summed; Erf and Gelu of
+  float64.
 
 What the functions do not know is expressed by padding, cutting, reshaping or casting around them: negative pads,
 `output_shape`, 1-D pooling, any softmax axis, indices in column-major order.  NaN is treated as MIOpen does: max

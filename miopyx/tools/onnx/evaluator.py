@@ -28,8 +28,8 @@ _NODES: tuple[type[Node], ...] = (
     reductions.ReduceSum, reductions.ReduceMean, reductions.ReduceMax, reductions.ReduceMin, reductions.ReduceProd,
     reductions.ReduceL1, reductions.ReduceL2, reductions.ReduceSumSquare, reductions.ReduceLogSum,
     elements.Relu, elements.LeakyRelu, elements.Elu, elements.Sigmoid, elements.Softplus, elements.Abs, elements.Tanh,
-    elements.Clip, elements.HardSigmoid, elements.HardSwish, elements.Gelu, elements.Add, elements.Sum, elements.Sub,
-    elements.Mul, elements.Div, elements.Neg, elements.Cast, elements.Dropout,
+    elements.Clip, elements.HardSigmoid, elements.HardSwish, elements.Erf, elements.Gelu, elements.Add, elements.Sum,
+    elements.Sub, elements.Mul, elements.Div, elements.Neg, elements.Cast, elements.Dropout,
     shapes.Identity, shapes.Reshape, shapes.Flatten, shapes.Squeeze, shapes.Unsqueeze, shapes.Shape, shapes.Transpose,
     shapes.Slice, shapes.Split, shapes.Gather, shapes.Concat,
 )

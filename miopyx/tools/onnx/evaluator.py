@@ -12,7 +12,7 @@ from onnx.reference.op_run import OpFunction, OpRun
 
 from miopyx.errors import BadParmError
 
-from . import convolution, elements, integers, matmul, norms, pooling, reductions, shapes
+from . import convolution, elements, integers, matmul, norms, pooling, recurrent, reductions, shapes
 from .fusion import Chain, Fusion, chains_of
 from .nodes import Node
 from .values import Device, Ran, lend, unwrap
@@ -31,7 +31,7 @@ _NODES: tuple[type[Node], ...] = (
     elements.Clip, elements.HardSigmoid, elements.HardSwish, elements.Erf, elements.Gelu, elements.Add, elements.Sum,
     elements.Sub, elements.Mul, elements.Div, elements.Neg, elements.Cast, elements.Dropout,
     shapes.Identity, shapes.Reshape, shapes.Flatten, shapes.Squeeze, shapes.Unsqueeze, shapes.Shape, shapes.Transpose,
-    shapes.Slice, shapes.Split, shapes.Gather, shapes.Concat,
+    shapes.Slice, shapes.Split, shapes.Gather, shapes.Concat, recurrent.LSTM, recurrent.GRU, recurrent.RNN,
 )
 _CONDITIONAL = frozenset({"If", "Loop"})  # their subgraphs take values as they are
 

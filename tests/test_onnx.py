@@ -48,7 +48,7 @@ NUMPY = {
     "ReduceLogSumExp": {"not an operation of MIOpen": 9}, "ReduceSum": {"empty tensor": 2},
     "ReduceMax": {"bool tensor": 2, "empty tensor": 1}, "ReduceMin": {"bool tensor": 1, "empty tensor": 1},
     **{f"Reduce{name}": {"empty tensor": 1} for name in ("L1", "L2", "Prod", "SumSquare", "LogSum")},
-    **{op: {"not an operation of this backend": 6} for op in ("LSTM", "GRU", "RNN")},
+    "LSTM": {"peepholes or coupled gates": 1}, "GRU": {"a reset gate before the product": 6},
     "Slice": {"empty tensor": 1, "steps backwards": 1}, "Split": {"empty tensor": 2},
 }
 # And those of which nothing is to be computed.

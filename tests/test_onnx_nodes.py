@@ -497,18 +497,3 @@ def test_inputs_that_are_missing(host):
 def test_bytes_in_another_order(handle, rng):
     x = normal(rng, (3, 4), "float32")
     np.testing.assert_array_equal(run("Relu", handle, [x.astype(x.dtype.newbyteorder())])[0], np.maximum(x, 0))
-
-
-@pytest.mark.parametrize(("attributes", "lengths", "parameter"), [
-    ({"activations": ["Sigmoid", "Relu", "Tanh"]}, None, "LSTM.activations"), ({"clip": 1.0}, None, "LSTM.clip"),
-    ({"input_forget": 1}, None, "LSTM.input_forget"), ({}, [3, 2], "LSTM.sequence_lens"),
-])
-def test_recurrent_layers_that_are_refused(host, rng, attributes, lengths, parameter):
-    """onnx's evaluator would not look at these."""
-    inputs = [normal(rng, shape, "float32") for shape in ((3, 2, 4), (1, 20, 4), (1, 20, 5))]
-    inputs += [None, np.full(2, 3, np.int32)]
-    run("LSTM", host, inputs, where="numpy", hidden_size=5)
-    inputs[-1] = None if lengths is None else np.array(lengths, np.int32)
-    with pytest.raises(MIOpenError) as caught:
-        run("LSTM", host, inputs, where="numpy", hidden_size=5, **attributes)
-    assert caught.value.parameter == parameter

@@ -4,6 +4,7 @@
 nodes run through miopyx:
 
 - Conv, ConvTranspose, ConvInteger, QLinearConv, Gemm, MatMul;
+- LSTM, GRU with `linear_before_reset`, RNN;
 - MaxPool, AveragePool, GlobalAveragePool, GlobalMaxPool;
 - BatchNormalization, InstanceNormalization, LayerNormalization, GroupNormalization, RMSNormalization, LRN, Softmax,
   LogSoftmax;

@@ -1,0 +1,127 @@
+"""onnx's interface of backends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.backend.base
+
+from miopyx import Handle
+from miopyx.device import devices
+from miopyx.errors import MIOpenError
+
+from .evaluator import evaluator_of
+from .fusion import Fusion
+from .values import Array, Device, Ran
+
+__all__ = ["Backend", "BackendRep"]
+
+
+@cache
+def _shared_handle(name: str) -> Handle:
+    return Handle(name)
+
+
+def _device_name(device: str) -> str:
+    return "host" if device in ("CPU", "CPU:0") else device
+
+
+class BackendRep(onnx.backend.base.BackendRep):
+    """A model that was prepared to run on a device; for one thread at a time.
+
+    Attributes
+    ----------
+    handle : Handle
+    evaluator : onnx.reference.ReferenceEvaluator
+        What runs the nodes; its ``run(None, feeds, intermediate=True)`` returns every value of the graph but those
+        between nodes that were fused.
+    ran : list of Ran
+        The nodes of the last run in their order, those of functions and subgraphs included.
+    fusions : list of Fusion
+        The nodes of the graph that others may be fused into, with those that were, and why no more.
+    uploads, downloads : int
+        How many tensors went to a device with memory of its own in all runs so far, and how many came back.
+    """
+
+    def __init__(self, proto: Any, device: str | Handle = "CPU", fuse: bool = True, **kwargs: Any) -> None:
+        self.handle = device if isinstance(device, Handle) else _shared_handle(_device_name(device))
+        self._device = Device(self.handle)
+        self.evaluator = evaluator_of(self._device, fuse)(proto, **kwargs)
+        self._outputs = onnx.backend.base.namedtupledict("Outputs", self.evaluator.output_names)
+
+    @property
+    def ran(self) -> list[Ran]:
+        return self._device.ran
+
+    @property
+    def fusions(self) -> list[Fusion]:
+        return self.evaluator.fusions
+
+    @property
+    def uploads(self) -> int:
+        return self._device.uploads
+
+    @property
+    def downloads(self) -> int:
+        return self._device.downloads
+
+    def run(self, inputs: Mapping[str, Any] | Sequence[Any] | Array, **kwargs: Any) -> tuple[Any, ...]:
+        """Return the model's outputs, by position or name.
+
+        Parameters
+        ----------
+        inputs : dict or sequence
+            Arrays by name, or in the order of the model's inputs; those with an initialiser may be left out.
+
+        Raises
+        ------
+        MIOpenError
+            For inputs that are missing or do not fit the nodes that read them.
+        """
+        if isinstance(inputs, np.ndarray):
+            inputs = [inputs]
+        if not isinstance(inputs, Mapping):
+            names = [name for name in dict.fromkeys(self.evaluator.input_names) if name]
+            if len(inputs) < len(names):
+                names = [name for name in names if name not in self.evaluator.rt_inits_]
+            inputs = dict(zip(names, inputs, strict=True))
+        self._device.begin()
+        return self._outputs(*self.evaluator.run(None, inputs))
+
+
+class Backend(onnx.backend.base.Backend):
+    """Runs ONNX models.
+
+    A device is ``"CPU"`` (the host path), a name that `Handle` takes, or a Handle.
+    """
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str | Handle = "CPU", fuse: bool = True,
+                **kwargs: Any) -> BackendRep:
+        """Return `model`, checked and ready to run on `device`; `fuse`: whether nodes may become one call."""
+        super().prepare(model, "CPU", **kwargs)
+        return BackendRep(model, device, fuse)
+
+    @classmethod
+    def run_node(cls, node: onnx.NodeProto, inputs: Any, device: str | Handle = "CPU", outputs_info: Any = None,
+                 **kwargs: Any) -> tuple[Any, ...]:
+        """Return the outputs of one node; keyword ``opset_version`` says what it means (default: the newest)."""
+        super().run_node(node, inputs, "CPU", outputs_info, **kwargs)
+        opset = kwargs.get("opset_version", onnx.defs.onnx_opset_version())
+        graph = onnx.GraphProto(node=[node], name="node")
+        graph.input.extend(onnx.ValueInfoProto(name=name) for name in dict.fromkeys(node.input) if name)
+        graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output if name)
+        return BackendRep(graph, device, opsets={"": opset}).run(inputs)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Return whether `device` names a device that works here."""
+        try:
+            devices.find(_device_name(device))
+        except MIOpenError:
+            return False
+        return True

@@ -23,6 +23,7 @@ LINES = {
     "pool -W 3x4x9x8 -F 1": 1,
     "pool -W 3x4x9x8 -F 2": 1,
     **{f"activ {SIZES} -m {mode} -A 0.7 -B 0.6 -G 1.5": 2 for mode in range(10)},
+    f"activ {SIZES} -m 10 -A -0.7 -B 0.6": 2,
     f"activ {SIZES} --in_d 3 --layout NDHWC": 2,
     f"activ {SIZES} -F 2 -m 1": 1,
     f"lrn {SIZES}": 2,
@@ -38,6 +39,8 @@ LINES = {
     **{f"bnorm {SIZES} -m {mode % 2} -f {mode} -x 0.7 -y 0.6 -z 1.5 -b 1 -s {mode // 2 % 2}": 1
        for mode in range(1, 10)},
     f"bnorm {SIZES} -m 1 -f 8 -F 2 -r 1 -I 1 -L NHWC": 1,
+    f"bnorm {SIZES} -m 1 -f 10 -x -0.7 -y 0.6 -b 1": 1,
+    f"bnorm {SIZES} -f 10 -x -0.7 -y 0.6 -F 1": 1,
     f"bnorm {SIZES} -I 1 -F 2": 1,
     f"bnorm {SIZES} -F 2 -r 1 -I 1": 1,
     f"bnorm {SIZES} -m 1 -F 1 -r 1 -Q 1 -s 1": 1,
@@ -150,9 +153,9 @@ def test_defaults_are_miopendrivers(operation, defaults):
 
 @pytest.mark.parametrize("line", [
     "pool -n 4", "pool -W 3x4x9", "pool -W 3x4x9x8,3x4", "pool -W axb", "pool -m avgin", "pool -I miopenIndexUint9",
-    "pool -z full", "pool -r 1", "pool -W 1x1x8x8 -z same -y 2", "pool -w 1", "activ -m 10", "activ -A x",
+    "pool -z full", "pool -r 1", "pool -W 1x1x8x8 -z same -y 2", "pool -w 1", "activ -m 11", "activ -A x",
     "activ -A nan", "activ --layout NCHWc4", "lrn -m cross_channel", "lrn -m 1", "bnorm -F 3", "bnorm -A 2",
-    "bnorm -F 1 -b 1", "bnorm -f 10", "bnorm -I 1", "bnorm -b 1 -I 1", "bnorm -Q 1", "bnorm -F 2 -r 1 -Q 1",
+    "bnorm -F 1 -b 1", "bnorm -f 11", "bnorm -I 1", "bnorm -b 1 -I 1", "bnorm -Q 1", "bnorm -F 2 -r 1 -Q 1",
     "softmax -a 3", "tensorop -o 6", "tensorop --b_lens 1x", "tensorop -v inf",
     "layernorm -m 2", "layernorm -o 6", "t5layernorm -m 1", "groupnorm -g 0", "groupnorm --layout NHWC",
     "reduce -R 4", "reduce -R 0,0", "reduce -D 4x5", "reduce -O 9", "reduceextreme -O 0",

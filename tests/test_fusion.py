@@ -23,9 +23,10 @@ TYPES = ("float32", "float16", "bfloat16", "float64")
 CASES = [pytest.param(case, dtype, layout, id=f"{layout}-{dtype}-{case.text.replace(' ', ',')}")
          for case in conv_cases() for dtype in TYPES for layout in LAYOUTS
          if layout == "packed" or case.tier == "smoke"]
-MODES = 10
+MODES = 11
 # alpha, beta, gamma of each mode; POWER's is continuous at its threshold.
-NUMBERS = {2: (0.7, 1.3, 0.0), 6: (0.5, 0.4, 2.0), 7: (1.5, 0.0, 0.0), 8: (0.1, 0.0, 0.0), 9: (0.8, 0.0, 0.0)}
+NUMBERS = {2: (0.7, 1.3, 0.0), 6: (0.5, 0.4, 2.0), 7: (1.5, 0.0, 0.0), 8: (0.1, 0.0, 0.0), 9: (0.8, 0.0, 0.0),
+           10: (-0.4, 1.1, 0.0)}
 
 
 def activated(mode: int, v: np.ndarray, dtype: str) -> np.ndarray:
@@ -35,7 +36,7 @@ def activated(mode: int, v: np.ndarray, dtype: str) -> np.ndarray:
         base = a + b * v
         power = np.where(base <= (1e-4 if dtype == "float16" else 1e-6), 0, np.abs(base) ** g)
         return (v, 1 / (1 + np.exp(-v)), b * np.tanh(a * v), np.maximum(v, 0), np.logaddexp(0, v), np.abs(v), power,
-                np.clip(v, 0, a), np.where(v > 0, v, a * v), np.where(v > 0, v, a * np.expm1(v)))[mode]
+                np.clip(v, 0, a), np.where(v > 0, v, a * v), np.where(v > 0, v, a * np.expm1(v)), np.clip(v, a, b))[mode]
 
 
 class Fused:

@@ -36,7 +36,8 @@ def activated(mode: int, v: np.ndarray, dtype: str) -> np.ndarray:
         base = a + b * v
         power = np.where(base <= (1e-4 if dtype == "float16" else 1e-6), 0, np.abs(base) ** g)
         return (v, 1 / (1 + np.exp(-v)), b * np.tanh(a * v), np.maximum(v, 0), np.logaddexp(0, v), np.abs(v), power,
-                np.clip(v, 0, a), np.where(v > 0, v, a * v), np.where(v > 0, v, a * np.expm1(v)), np.clip(v, a, b))[mode]
+                np.clip(v, 0, a), np.where(v > 0, v, a * v), np.where(v > 0, v, a * np.expm1(v)),
+                np.clip(v, a, b))[mode]
 
 
 class Fused:
@@ -366,7 +367,7 @@ def test_links_that_break(handle, rng):
     with pytest.raises(miopyx.BadParmError, match="without operators"):
         miopyx.miopenCompileFusionPlan(handle, empty)
     for index in (0, -1):
-        with pytest.raises(miopyx.BadParmError, match="op_idx.*without operators|without operators.*op_idx"):
+        with pytest.raises(miopyx.BadParmError, match="without operators"):
             miopyx.miopenFusionPlanGetOp(empty, index)
     makers["norm"](empty)
     for index in (1, -1):

@@ -1097,6 +1097,28 @@ cdef int _require_input(FusionPlanDescriptor plan, TensorDescriptor x) except -1
     return 0
 
 
+def commanded(FusionPlanDescriptor plan not None, OperatorArgs args not None):
+    """Return what logs say of a plan: for each operator the function that made it, what that took, and its numbers.
+
+    These are the activation's descriptor, batch norm's epsilon, or what miopenSetOpArgsBatchNormForward and
+    ...Backward were given.
+    """
+    cdef FusionOperator op
+    cdef list found = []
+    for op in plan.operators:
+        function, *taken = op.settings()
+        given = args.given[op]
+        numbers = given
+        if op.kind == ACTIVATION or op.kind == ACTIVATION_BACKWARD:
+            numbers = given[2]
+        elif op.kind == NORM:
+            numbers = given[1][FUSED_EPSILON]
+        elif op.kind == CONV:
+            numbers = given[1][0]
+        found.append((function.__name__, taken, numbers))
+    return found
+
+
 cdef tuple _SLOT_NAMES = ("input", "w", "output", "z", "bias", "bnScale", "bnBias", "estimatedMean",
                           "estimatedVariance")
 

@@ -153,10 +153,12 @@ def miopenConvolutionBiasActivationForward(handle, alpha1, xDesc, x, wDesc, w, c
     if choice is None or choice.known != known:
         problem = _problem(h, xd, wd, cd, zd, bd, None, ad.number, yd)
         choice = h.remember(stamp, 7, number, number, problem.data, problem.size)
-        if choice is None or choice.known != known:  # a Find may have measured since
+        if choice is None:
             choice = _Choice()
             choice.invoker, choice.known = _best(h, problem, algorithm, size), known
             h.keep(problem, number, choice)
+        elif choice.known != known:  # a Find may have measured since
+            choice.invoker, choice.known = _best(h, problem, algorithm, size), known
     order[0], order[4] = (SLOT_Y, SLOT_X) if cd.mode == TRANSPOSE else (SLOT_X, SLOT_Y)
     order[1], order[2], order[3] = SLOT_W, -1 if zd is None else FUSED_Z, -1 if bd is None else FUSED_BIAS
     data[0], data[1], data[2], data[3] = <PyObject*> x, <PyObject*> w, <PyObject*> z, <PyObject*> bias

@@ -178,6 +178,7 @@ _MEMBERS: dict[str, dict[str, int]] = {
         "miopenActivationCLIPPEDRELU": 7,
         "miopenActivationLEAKYRELU": 8,
         "miopenActivationELU": 9,
+        "miopenActivationCLAMP": 10,
     },
     "miopenSoftmaxAlgorithm_t": {
         "MIOPEN_SOFTMAX_FAST": 0,

@@ -162,6 +162,7 @@ class miopenActivationMode_t(IntEnum):
     miopenActivationCLIPPEDRELU = 7
     miopenActivationLEAKYRELU = 8
     miopenActivationELU = 9
+    miopenActivationCLAMP = 10
 
 class miopenSoftmaxAlgorithm_t(IntEnum):
     MIOPEN_SOFTMAX_FAST = 0
@@ -417,6 +418,7 @@ miopenActivationPOWER: Final = miopenActivationMode_t.miopenActivationPOWER
 miopenActivationCLIPPEDRELU: Final = miopenActivationMode_t.miopenActivationCLIPPEDRELU
 miopenActivationLEAKYRELU: Final = miopenActivationMode_t.miopenActivationLEAKYRELU
 miopenActivationELU: Final = miopenActivationMode_t.miopenActivationELU
+miopenActivationCLAMP: Final = miopenActivationMode_t.miopenActivationCLAMP
 MIOPEN_SOFTMAX_FAST: Final = miopenSoftmaxAlgorithm_t.MIOPEN_SOFTMAX_FAST
 MIOPEN_SOFTMAX_ACCURATE: Final = miopenSoftmaxAlgorithm_t.MIOPEN_SOFTMAX_ACCURATE
 MIOPEN_SOFTMAX_LOG: Final = miopenSoftmaxAlgorithm_t.MIOPEN_SOFTMAX_LOG
@@ -561,8 +563,9 @@ __all__ = [  # noqa: RUF022 - in the order of the header
     "MIOPEN_LOSS_REDUCTION_MEAN",
     "miopenActivationPASTHRU", "miopenActivationLOGISTIC", "miopenActivationTANH", "miopenActivationRELU",
     "miopenActivationSOFTRELU", "miopenActivationABS", "miopenActivationPOWER", "miopenActivationCLIPPEDRELU",
-    "miopenActivationLEAKYRELU", "miopenActivationELU", "MIOPEN_SOFTMAX_FAST", "MIOPEN_SOFTMAX_ACCURATE",
-    "MIOPEN_SOFTMAX_LOG", "MIOPEN_SOFTMAX_MODE_INSTANCE", "MIOPEN_SOFTMAX_MODE_CHANNEL",
+    "miopenActivationLEAKYRELU", "miopenActivationELU", "miopenActivationCLAMP",
+    "MIOPEN_SOFTMAX_FAST", "MIOPEN_SOFTMAX_ACCURATE", "MIOPEN_SOFTMAX_LOG", "MIOPEN_SOFTMAX_MODE_INSTANCE",
+    "MIOPEN_SOFTMAX_MODE_CHANNEL",
     "MIOPEN_REDUCE_TENSOR_ADD", "MIOPEN_REDUCE_TENSOR_MUL", "MIOPEN_REDUCE_TENSOR_MIN", "MIOPEN_REDUCE_TENSOR_MAX",
     "MIOPEN_REDUCE_TENSOR_AMAX", "MIOPEN_REDUCE_TENSOR_AVG", "MIOPEN_REDUCE_TENSOR_NORM1",
     "MIOPEN_REDUCE_TENSOR_NORM2", "MIOPEN_REDUCE_TENSOR_MUL_NO_ZEROS", "MIOPEN_REDUCE_TENSOR_NO_INDICES",

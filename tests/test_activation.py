@@ -23,12 +23,13 @@ from miopyx import ActivationDescriptor, TensorDescriptor
 from miopyx.engine._invoker import Invoker
 from miopyx.errors import BadParmError, MIOpenNotImplementedError, UnknownError
 
-PASTHRU, LOGISTIC, TANH, RELU, SOFTRELU, ABS, POWER, CLIPPEDRELU, LEAKYRELU, ELU = range(10)
+PASTHRU, LOGISTIC, TANH, RELU, SOFTRELU, ABS, POWER, CLIPPEDRELU, LEAKYRELU, ELU, CLAMP = range(11)
 MODES = {m.name.removeprefix("miopenActivation"): int(m) for m in miopyx.miopenActivationMode_t}
 TYPES = ("float32", "float16", "bfloat16", "float64")
 LARGEST = {"float32": np.finfo("f4").max, "float16": 65504, "bfloat16": float.fromhex("0x1.fep127"),
            "float64": np.finfo("f8").max}
-READS_Y, READS_X = (LOGISTIC, TANH), (RELU, SOFTRELU, ABS, POWER, CLIPPEDRELU, LEAKYRELU, ELU)
+READS_Y, READS_X = (LOGISTIC, TANH), (RELU, SOFTRELU, ABS, POWER, CLIPPEDRELU, LEAKYRELU,
+                                                        ELU, CLAMP)
 
 
 def logistic(x):
@@ -50,6 +51,7 @@ def forward(mode, x, a, b, g, eps):
         CLIPPEDRELU: lambda: np.fmin(a, np.fmax(x, 0)),
         LEAKYRELU: lambda: np.where(x > 0, x, a * x),
         ELU: lambda: np.where(x > 0, x, a * np.expm1(np.minimum(x, 0))),
+        CLAMP: lambda: np.fmax(a, np.fmin(b, x)),
     }[mode]()
     size = np.abs(y)
     if mode == POWER:
@@ -71,6 +73,7 @@ def backward(mode, dy, x, y, a, b, g, eps):
         CLIPPEDRELU: lambda: (((x > 0) & (x <= a)) * 1.0, None),
         LEAKYRELU: lambda: (np.where(x > 0, 1.0, a), None),
         ELU: lambda: (np.where(x > 0, 1.0, a * np.exp(np.minimum(x, 0))), None),
+        CLAMP: lambda: (((x > a) & (x <= b)) * 1.0, None),
     }[mode]()
     size = np.abs(slope) if size is None else size
     if mode == POWER:
@@ -123,6 +126,8 @@ def values(dtype, lens, rng):
 
 def parameters(mode, rng):
     a, b, g = (float(np.float32(v)) for v in rng.uniform(0.25, 1.75, 3))
+    if mode == CLAMP and rng.integers(4):
+        a -= 2  # else the limits may be the wrong way round
     if mode == POWER:
         b, g = float(np.float32(rng.uniform(-0.5, 0.5))), float(np.float32(rng.choice([-1.25, 0.5, 1, 2, 3, 3.3])))
     return a, b, g
@@ -198,12 +203,12 @@ EXPECTED = {
     PASTHRU: [NAN, INF, -INF, 0, 0], LOGISTIC: [NAN, 1, 0, 0.5, 0.5], TANH: [NAN, 2, -2, 0, 0],
     RELU: [NAN, INF, 0, 0, 0], SOFTRELU: [NAN, INF, 0, np.log(2), np.log(2)], ABS: [NAN, INF, INF, 0, 0],
     POWER: [NAN, INF, 0, 1, 1], CLIPPEDRELU: [0, 1, 0, 0, 0], LEAKYRELU: [NAN, INF, -INF, 0, 0],
-    ELU: [NAN, INF, -1, 0, 0],
+    ELU: [NAN, INF, -1, 0, 0], CLAMP: [2, 2, -1, 0, 0],
 }
 SLOPES = {
     PASTHRU: [1, 1, 1, 1, 1], LOGISTIC: [NAN, 0, 0, 0.25, 0.25], TANH: [NAN, 0, 0, 2, 2], RELU: [0, 1, 0, 0, 0],
     SOFTRELU: [NAN, 1, 0, 0.5, 0.5], ABS: [0, 1, -1, 0, 0], POWER: [NAN, INF, 0, 3, 3], CLIPPEDRELU: [0, 0, 0, 0, 0],
-    LEAKYRELU: [1, 1, 1, 1, 1], ELU: [NAN, 1, 0, 1, 1],
+    LEAKYRELU: [1, 1, 1, 1, 1], ELU: [NAN, 1, 0, 1, 1], CLAMP: [0, 0, 0, 1, 1],
 }
 
 
@@ -212,7 +217,7 @@ SLOPES = {
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 def test_special_numbers(handle, mode, dtype):
     """Twenty times, so that both the vectors of a kernel and its last elements meet them."""
-    abg = {TANH: (1, 2, 0), POWER: (1, 1.5, 2)}.get(mode, (1, 1, 1))
+    abg = {TANH: (1, 2, 0), POWER: (1, 1.5, 2), CLAMP: (-1, 2, 0)}.get(mode, (1, 1, 1))
     desc = TensorDescriptor(dtype, (20, 5))
     x, y = Tensor(handle, desc, np.tile(np.array(SPECIAL), (20, 1))), Tensor(handle, desc, None)
     run_forward(handle, mode, abg, x, y)
@@ -299,6 +304,7 @@ def test_gradients_of_torch(handle, rng):
         CLIPPEDRELU: (lambda v: torch.clamp(v, 0, 1.5), (1.5, 0, 0)),
         LEAKYRELU: (lambda v: torch.nn.functional.leaky_relu(v, 0.125), (0.125, 0, 0)),
         ELU: (lambda v: torch.nn.functional.elu(v, 1.25), (1.25, 0, 0)), PASTHRU: (lambda v: v, (0, 0, 0)),
+        CLAMP: (lambda v: torch.clamp(v, -0.5, 1.5), (-0.5, 1.5, 0)),
     }
     assert set(functions) == set(MODES.values())
     lens = (2, 3, 5, 7)
@@ -329,7 +335,7 @@ def test_descriptor():
     assert miopyx.miopenGetActivationDescriptor(desc) == (miopyx.miopenActivationELU, 1, 2.5, -3)
     assert isinstance(desc.mode, miopyx.miopenActivationMode_t)
     assert repr(desc) == "ActivationDescriptor('miopenActivationELU', alpha=1.0, beta=2.5, gamma=-3.0)"
-    for wrong in ((10, 1, 1, 1), (-1, 1, 1, 1), (None, 1, 1, 1), (True, 1, 1, 1), (1, "a", 1, 1), (1, 1, None, 1),
+    for wrong in ((11, 1, 1, 1), (-1, 1, 1, 1), (None, 1, 1, 1), (True, 1, 1, 1), (1, "a", 1, 1), (1, 1, None, 1),
                   (1, 1, 1, [1])):
         with pytest.raises(BadParmError):
             miopyx.miopenSetActivationDescriptor(desc, *wrong)
@@ -521,7 +527,7 @@ def test_new_parameters_prepare_nothing(device_name, handles, as_gpu, rng):
         assert invokers() == before + 2
 
 
-@pytest.mark.parametrize("mode", [TANH, POWER, CLIPPEDRELU, ELU])
+@pytest.mark.parametrize("mode", [TANH, POWER, CLIPPEDRELU, ELU, CLAMP])
 def test_each_parameter_of_a_call_counts(handle, mode, rng):
     x = values("float32", FULL.lens, rng)
     given, y = Tensor(handle, FULL, x), Tensor(handle, FULL, None)
@@ -561,13 +567,14 @@ def test_power_beside_bases_of_zero(handle, dtype, count, rng):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_gradient_at_the_limits(handle, dtype):
-    """CLIPPEDRELU's gradient is dy at alpha itself and 0 at 0 and above alpha: as MIOpen's 0 < x <= alpha."""
-    desc, mode = TensorDescriptor(dtype, (20, 5)), MODES["CLIPPEDRELU"]
+@pytest.mark.parametrize(("mode", "numbers"), [(CLIPPEDRELU, (2, 1, 1)), (CLAMP, (0, 2, 1))])
+def test_gradient_at_the_limits(handle, mode, numbers, dtype):
+    """The gradient is dy at the upper limit itself and 0 at the lower one and outside: as MIOpen's 0 < x <= alpha."""
+    desc = TensorDescriptor(dtype, (20, 5))
     x = np.tile(np.array([0, 0.5, 2, 2.5, -1]), (20, 1))
     tensors = [Tensor(handle, desc, v) for v in (np.minimum(np.maximum(x, 0), 2), np.full(x.shape, 3.0), x)]
     dx = Tensor(handle, desc, None)
     y, dy, x_there = tensors
-    miopyx.miopenActivationBackward(handle, ActivationDescriptor(mode, 2, 1, 1), 1, desc, y.argument(), desc,
+    miopyx.miopenActivationBackward(handle, ActivationDescriptor(mode, *numbers), 1, desc, y.argument(), desc,
                                     dy.argument(), desc, x_there.argument(), 0, desc, dx.argument())
     np.testing.assert_array_equal(dx.values(), 3.0 * ((x > 0) & (x <= 2)))

@@ -33,11 +33,11 @@ import miopyx
 from miopyx import ActivationDescriptor, TensorDescriptor
 from miopyx.errors import BadParmError, MIOpenError, UnknownError
 
-PASTHRU, LOGISTIC, TANH, RELU, SOFTRELU, ABS, POWER, CLIPPEDRELU, LEAKYRELU, ELU = range(10)
+PASTHRU, LOGISTIC, TANH, RELU, SOFTRELU, ABS, POWER, CLIPPEDRELU, LEAKYRELU, ELU, CLAMP = range(11)
 # alpha, beta and gamma; a power's base is positive for nearly all of what batch normalisation gives, and not for all.
 PARAMETERS = {TANH: (0.7, 1.3, 0.0), POWER: (3.0, 0.75, 1.5), CLIPPEDRELU: (0.8, 0.0, 0.0), LEAKYRELU: (0.2, 0.0, 0.0),
-              ELU: (1.2, 0.0, 0.0)}
-MODES = tuple(range(1, 10))
+              ELU: (1.2, 0.0, 0.0), CLAMP: (-0.3, 0.7, 0.0)}
+MODES = tuple(range(1, 11))
 
 
 def descriptor(mode):
@@ -57,7 +57,7 @@ def act(mode, v, eps):
         PASTHRU: lambda: v, LOGISTIC: lambda: 1 / (1 + np.exp(-v)), TANH: lambda: b * np.tanh(a * v),
         RELU: lambda: np.maximum(v, 0), SOFTRELU: lambda: np.logaddexp(0, v), ABS: lambda: np.abs(v),
         CLIPPEDRELU: lambda: np.clip(v, 0, a), LEAKYRELU: lambda: np.where(v > 0, v, a * v),
-        ELU: lambda: np.where(v > 0, v, a * np.expm1(np.minimum(v, 0))),
+        ELU: lambda: np.where(v > 0, v, a * np.expm1(np.minimum(v, 0))), CLAMP: lambda: np.clip(v, a, b),
     }[mode]()
 
 
@@ -74,6 +74,7 @@ def slope(mode, v, eps):
         SOFTRELU: lambda: 1 / (1 + np.exp(-v)), ABS: lambda: np.sign(v),
         CLIPPEDRELU: lambda: np.where((v > 0) & (v <= a), one, 0), LEAKYRELU: lambda: np.where(v > 0, one, a),
         ELU: lambda: np.where(v > 0, one, a * np.exp(np.minimum(v, 0))),
+        CLAMP: lambda: np.where((v > a) & (v <= b), one, 0),
     }[mode]()
 
 
@@ -443,6 +444,7 @@ def torchs(torch, mode, v):
         SOFTRELU: lambda: f.softplus(v, threshold=1000), ABS: lambda: v.abs(),
         POWER: lambda: torch.where(a + b * v > 1e-6, (a + b * v).clamp(min=1e-9) ** g, 0.0),
         CLIPPEDRELU: lambda: v.clamp(0, a), LEAKYRELU: lambda: f.leaky_relu(v, a), ELU: lambda: f.elu(v, a),
+        CLAMP: lambda: v.clamp(a, b),
     }[mode]()
 
 

@@ -112,6 +112,82 @@ def test_transposed_convolutions(on, rng, axes):
         close(got, want, "float32", 64 * (2 * 3**axes))
 
 
+FOLLOWS = (
+    (None, lambda v: v), ("relu", lambda v: np.maximum(v, 0)), (miopyx.miopenActivationABS, np.abs),
+    (miopyx.ActivationDescriptor("leaky", 0.25), lambda v: np.where(v > 0, v, v / 4)),
+    (miopyx.ActivationDescriptor("leaky", 0.5), lambda v: np.where(v > 0, v, v / 2)),
+    (miopyx.ActivationDescriptor("clamp", -0.5, 0.75), lambda v: np.clip(v, -0.5, 0.75)))
+
+
+@pytest.mark.some(4, host=9)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_convolutions_with_what_follows(on, rng, axes, dtype):
+    """All activations are continuous and none is steeper than 1: they make no error larger."""
+    call = {1: miopyx.conv1d, 2: miopyx.conv2d, 3: miopyx.conv3d}[axes]
+    back = {1: miopyx.conv_transpose1d, 2: miopyx.conv_transpose2d, 3: miopyx.conv_transpose3d}[axes]
+    for i in rng.permutation(len(FOLLOWS))[:2 if on is None else 6]:
+        follows, act = FOLLOWS[i]
+        layout, z_layout = (str(rng.choice(["c", "last"])) for _ in range(2))
+        x, w = values(rng, (2, 4, *(7,) * axes), dtype, layout), values(rng, (6, 4, *(3,) * axes), dtype)
+        one = "float32" if dtype == "float16" and i % 2 else dtype
+        bias = values(rng, (6,), one) if rng.integers(2) else None
+        wide = [v.astype(np.float64) for v in (x, w)]
+        ones, zeros = (1,) * axes, (0,) * axes
+        want = convolution(*wide, None if bias is None else bias.astype(np.float64), ones, ones, ones, 1)
+        terms = 64 * (2 + w[0].size)
+        if follows is not None:
+            close(call(x, w, bias, padding=1, activation=follows, handle=on), act(want), dtype, terms)
+        z = values(rng, want.shape, dtype, z_layout)
+        want = act(want + z.astype(np.float64))
+        y = call(x, w, bias, padding=1, z=z, activation=follows, handle=on)
+        close(y, want, dtype, terms)
+        assert y.strides == z.strides
+        out = np.full_like(z, np.nan)
+        assert call(x, w, bias, padding=1, z=z, activation=follows, out=out, handle=on) is out
+        close(out, want, dtype, terms)
+        assert call(x, w, bias, padding=1, z=z, activation=follows, out=z, handle=on) is z
+        close(z, want, dtype, terms)
+        turned = np.ascontiguousarray(w.swapaxes(0, 1))
+        want = transposed(wide[0], turned.astype(np.float64), bias if bias is None else bias.astype(np.float64), ones,
+                          zeros, zeros, ones, 1)
+        z = values(rng, want.shape, dtype)
+        got = back(x, turned, bias, z=z, activation=follows, handle=on)
+        close(got, act(want + z.astype(np.float64)), dtype, terms)
+
+
+def test_what_follows_is_part_of_what_is_kept(host, rng):
+    """Calls that differ in what follows alone are different calls; a repeated one prepares nothing."""
+    x, w, bias = (values(rng, lens, "float64") for lens in ((1, 2, 5, 5), (3, 2, 1, 1), (3,)))
+    plain = np.einsum("nchw,kc->nkhw", x, w[:, :, 0, 0])
+    z = values(rng, plain.shape, "float64")
+    with Handle("host") as handle:
+        for _ in range(3):
+            for b in (None, bias):
+                for added in (None, z):
+                    for follows, act in FOLLOWS:
+                        v = plain + (0 if b is None else b.reshape(-1, 1, 1)) + (0 if added is None else added)
+                        got = miopyx.conv2d(x, w, b, z=added, activation=follows, handle=handle)
+                        np.testing.assert_allclose(got, act(v), rtol=1e-12, atol=1e-12)
+
+
+def test_convolutions_with_what_follows_as_pytorch_has_them(on):
+    torch = pytest.importorskip("torch")
+    f = torch.nn.functional
+    for layout in (torch.contiguous_format, torch.channels_last):
+        x, z = (torch.randn(2, n, 12, 9).to(memory_format=layout) for n in (8, 16))
+        w, bias = torch.randn(16, 4, 3, 3), torch.randn(16)
+        for follows, theirs in ((None, lambda v: v), ("relu", f.relu), ("sigmoid", torch.sigmoid),
+                                (miopyx.ActivationDescriptor("elu", 0.7), lambda v: f.elu(v, 0.7))):
+            y = miopyx.conv2d(x, w, bias, padding=1, groups=2, z=z, activation=follows, handle=on)
+            want = theirs(f.conv2d(x.double(), w.double(), bias.double(), padding=1, groups=2) + z.double())
+            assert isinstance(y, torch.Tensor)
+            assert y.stride() == z.stride()
+            torch.testing.assert_close(y.double(), want, rtol=1e-5, atol=1e-4)
+        with pytest.raises(BadParmError, match="gradient"):
+            miopyx.conv2d(x, w, z=torch.zeros(2, 16, 10, 7, requires_grad=True), groups=2, handle=on)
+
+
 @pytest.mark.parametrize("layout", ["c", "last", "gaps"])
 @pytest.mark.parametrize("axes", [2, 3])
 def test_pooling(on, rng, axes, layout):
@@ -358,6 +434,15 @@ def test_what_does_not_fit_is_refused(host):
         (lambda: miopyx.conv2d(x, w, out=out.astype("f8")), "lengths and type"),
         (lambda: miopyx.conv2d(x, w, out=np.broadcast_to(out[:, :1], out.shape)), "expanded|read-only"),
         (lambda: miopyx.conv2d(x, w, handle=3), "not a handle"), (lambda: miopyx.conv2d(5, w), "not an array"),
+        (lambda: miopyx.conv2d(x, w, activation="gelu"), "gelu"),
+        (lambda: miopyx.conv2d(x, w, activation=3.5), "mode"),
+        (lambda: miopyx.conv2d(x, w, z=out[:, :, :3]), "z.*lengths|lengths.*z"),
+        (lambda: miopyx.conv2d(x, w, z=out.astype("f8")), "lengths and type"),
+        (lambda: miopyx.conv2d(x, w, np.ones(3, "f4"), activation="relu"), "one element a filter"),
+        (lambda: miopyx.conv2d(x, w, np.ones(2, "f8"), activation="relu"), "one element a filter"),
+        (lambda: miopyx.conv2d(x, w, z=np.moveaxis(np.ones((1, 4, 4, 2), "f4"), 3, 1), out=out), "otherwise"),
+        (lambda: miopyx.conv2d(x, w, z=np.broadcast_to(out[:, :1], out.shape)), "expanded"),
+        (lambda: miopyx.conv2d(x.astype("i1"), w.astype("i1"), activation="relu"), "fused"),
         (lambda: miopyx.softmax(x, 4), "no axis"), (lambda: miopyx.softmax(x, -5), "no axis"),
         (lambda: miopyx.batch_norm(x, None, None), "no statistics"),
         (lambda: miopyx.batch_norm(x, np.ones(3, "f4"), np.ones(3, "f4")), "one element a channel"),

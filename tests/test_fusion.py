@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from cases_reader import conv_cases
@@ -10,16 +13,20 @@ from solver_checks import Example
 
 import miopyx
 from miopyx import ActivationDescriptor, TensorDescriptor
+from miopyx.choose import preparing
+from miopyx.choose._ranking import Candidate, FindRecord
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
+from miopyx.values import _learnt
 
 TYPES = ("float32", "float16", "bfloat16", "float64")
 CASES = [pytest.param(case, dtype, layout, id=f"{layout}-{dtype}-{case.text.replace(' ', ',')}")
          for case in conv_cases() for dtype in TYPES for layout in LAYOUTS
          if layout == "packed" or case.tier == "smoke"]
-MODES = 10
+MODES = 11
 # alpha, beta, gamma of each mode; POWER's is continuous at its threshold.
-NUMBERS = {2: (0.7, 1.3, 0.0), 6: (0.5, 0.4, 2.0), 7: (1.5, 0.0, 0.0), 8: (0.1, 0.0, 0.0), 9: (0.8, 0.0, 0.0)}
+NUMBERS = {2: (0.7, 1.3, 0.0), 6: (0.5, 0.4, 2.0), 7: (1.5, 0.0, 0.0), 8: (0.1, 0.0, 0.0), 9: (0.8, 0.0, 0.0),
+           10: (-0.4, 1.1, 0.0)}
 
 
 def activated(mode: int, v: np.ndarray, dtype: str) -> np.ndarray:
@@ -29,7 +36,8 @@ def activated(mode: int, v: np.ndarray, dtype: str) -> np.ndarray:
         base = a + b * v
         power = np.where(base <= (1e-4 if dtype == "float16" else 1e-6), 0, np.abs(base) ** g)
         return (v, 1 / (1 + np.exp(-v)), b * np.tanh(a * v), np.maximum(v, 0), np.logaddexp(0, v), np.abs(v), power,
-                np.clip(v, 0, a), np.where(v > 0, v, a * v), np.where(v > 0, v, a * np.expm1(v)))[mode]
+                np.clip(v, 0, a), np.where(v > 0, v, a * v), np.where(v > 0, v, a * np.expm1(v)),
+                np.clip(v, a, b))[mode]
 
 
 class Fused:
@@ -345,14 +353,28 @@ def test_links_that_break(handle, rng):
             (("conv", "bias", "bias"), "cannot follow bias"), (("conv", "train"), "batch norm training"),
             (("norm", "bias"), "bias forward cannot follow batch norm"), (("activ",), "begins with activ"),
             (("conv", "each"), "by activation"), (("train", "activ back"), "activation backward"),
-            (("back", "activ"), "cannot follow batch norm backward")):
+            (("back", "activ"), "cannot follow batch norm backward"),
+            (("norm", "activ", "bias"), "bias forward cannot follow activation forward"),
+            (("train", "activ", "activ"), "activation forward cannot follow activation forward"),
+            (("activ back", "back", "conv"), "convolution forward cannot follow batch norm backward"),
+            (("activ back",), "nothing follows activation backward")):
         plan = miopyx.miopenCreateFusionPlan(0, desc["x"])
         for kind in kinds:
             makers[kind](plan)
         with pytest.raises(miopyx.UnsupportedOpError, match=message):
             miopyx.miopenCompileFusionPlan(handle, plan)
+    empty = miopyx.miopenCreateFusionPlan(0, desc["x"])
     with pytest.raises(miopyx.BadParmError, match="without operators"):
-        miopyx.miopenCompileFusionPlan(handle, miopyx.miopenCreateFusionPlan(0, desc["x"]))
+        miopyx.miopenCompileFusionPlan(handle, empty)
+    for index in (0, -1):
+        with pytest.raises(miopyx.BadParmError, match="without operators"):
+            miopyx.miopenFusionPlanGetOp(empty, index)
+    makers["norm"](empty)
+    for index in (1, -1):
+        with pytest.raises(miopyx.BadParmError, match="0 to 0"):
+            miopyx.miopenFusionPlanGetOp(empty, index)
+    with pytest.raises(miopyx.UnsupportedOpError, match="without a convolution"):
+        miopyx.miopenFusionPlanConvolutionSetAlgo(empty, 1)
     with pytest.raises(miopyx.MIOpenNotImplementedError):
         miopyx.miopenCreateFusionPlan(1, desc["x"])
     plan, ops = fusion_plan(conv, desc)
@@ -499,3 +521,121 @@ def test_compiling_again_follows_find(handle):
     np.testing.assert_array_equal(after, handle.download(y, np.empty(x_desc.lens, np.float32)))
     (best,) = miopyx.miopenFusionPlanConvolutionGetAlgo(plan, 1)
     assert best == chosen.solver.algorithm
+
+
+def test_operators_end_with_their_plan(handle, rng):
+    conv, desc, data = layer(handle, rng)
+    plan, ops = fusion_plan(conv, desc)
+    arguments_of(data, ops)
+    miopyx.miopenDestroyFusionPlan(plan)
+    for name in ops:
+        with pytest.raises(miopyx.BadParmError, match="plan was destroyed"):
+            arguments_of(data, {**fusion_plan(conv, desc)[1], name: ops[name]})
+
+
+def test_plans_compare_by_content_and_arguments_do_not(handle, host, rng):
+    conv, desc, data = layer(handle, rng)
+    plan, ops = fusion_plan(conv, desc)
+    same, other = fusion_plan(conv, desc)[0], fusion_plan(conv, desc, norm=False)[0]
+    assert plan == same
+    assert hash(plan) == hash(same)
+    assert plan != other
+    miopyx.miopenFusionPlanConvolutionSetAlgo(same, 5 if handle.device.is_host else 1)
+    assert plan != same
+    for again in (copy.copy(same), copy.deepcopy(same), pickle.loads(pickle.dumps(same))):
+        assert again == same
+        assert again is not same
+        with pytest.raises(miopyx.BadParmError, match="without arguments"):  # its operators are its own
+            miopyx.miopenExecuteFusionPlan(handle, again, desc["x"], data["x"].argument(), desc["y"],
+                                           data["z"].argument(), arguments_of(data, ops))
+    again = copy.copy(plan)
+    args = arguments_of(data, dict(zip(ops, (miopyx.miopenFusionPlanGetOp(again, i) for i in range(4)), strict=True)))
+    outs = [Tensor(handle, desc["y"], None) for _ in range(2)]
+    for which, given, out in ((again, args, outs[0]), (plan, arguments_of(data, ops), outs[1])):
+        miopyx.miopenExecuteFusionPlan(handle, which, desc["x"], data["x"].argument(), desc["y"], out.argument(), given)
+    handle.finish()
+    np.testing.assert_array_equal(*[out.values() for out in outs])
+    for make in (lambda p: miopyx.miopenCreateOpBatchNormForward(p, 1, True),
+                 lambda p: miopyx.miopenCreateOpBatchNormForward(p, 1, False),
+                 lambda p: miopyx.miopenCreateOpBatchNormBackward(p, 0),
+                 lambda p: miopyx.miopenCreateOpActivationBackward(p, 3)):
+        each = [miopyx.miopenCreateFusionPlan(0, desc["x"]) for _ in range(2)]
+        for p in each:
+            make(p)
+        assert each[0] == each[1] == copy.copy(each[0])
+        assert each[0] != plan
+    miopyx.miopenDestroyFusionPlan(other)
+    for thing in (other, args, ops["conv"]):
+        for double in (copy.copy, pickle.dumps):
+            with pytest.raises(TypeError):
+                double(thing)
+    empty = [miopyx.miopenCreateOperatorArgs() for _ in range(2)]
+    assert empty[0] != empty[1]
+    assert empty[0] == empty[0]
+    assert len({*empty, args, args}) == 3
+
+
+def test_images_of_one_pixel(handle, rng, monkeypatch):
+    """Of one pixel packed and channels last are the same places: the plan compiles for the layout that strides name."""
+    conv = miopyx.ConvolutionDescriptor((1, 1))
+    y_lens = (2, 6, 3, 3)
+    first, last = (TensorDescriptor("float32", y_lens, strides) for strides in (None, (54, 1, 18, 6)))
+    for strides, y in (((5, 1, 1, 1), first), ((5, 1, 5, 5), last)):
+        x = TensorDescriptor("float32", (2, 5, 1, 1), strides)
+        w = TensorDescriptor("float32", (6, 5, 1, 1), strides)
+        plan = miopyx.miopenCreateFusionPlan(0, x)
+        op = miopyx.miopenCreateOpConvForward(plan, conv, w)
+        here = miopyx.Handle(handle.device.name)
+        miopyx.miopenCompileFusionPlan(here, plan)
+        args = miopyx.miopenCreateOperatorArgs()
+        data = {name: random_memory(here, rng, d) for name, d in (("x", x), ("w", w))}
+        miopyx.miopenSetOpArgsConvForward(args, op, 1.0, 0.0, data["w"].argument())
+        for out_desc in (y, last if y is first else first):
+            out = Tensor(here, out_desc, None)
+            with monkeypatch.context() as m:
+                if out_desc is y:
+                    m.setattr(preparing, "best_of", None)  # what was compiled is what runs
+                miopyx.miopenExecuteFusionPlan(here, plan, x, data["x"].argument(), out_desc, out.argument(), args)
+            here.finish()
+            want = np.zeros(y_lens)
+            want[:, :, 1, 1] = data["x"].values()[:, :, 0, 0].astype(float) @ data["w"].values()[:, :, 0, 0].T
+            close(out.values(), want)
+
+
+def test_one_call_follows_find(handle, rng, monkeypatch):
+    """After a Find the same call takes the solver that it found best, and what was chosen is kept until the next."""
+    conv, desc, data = layer(handle, rng, lens=(1, 16, 12, 12), k=16)
+    relu, out = ActivationDescriptor(3), Tensor(handle, desc["y"], None)
+    problem = ConvProblem(0, desc["x"], desc["w"], desc["y"], conv)
+    free = [s for s in registry.CONV if s.why_not(handle.device, problem) is None
+            and handle.convolution_forward(desc["x"], desc["w"], conv, desc["y"], s.id).workspace == 0]
+    algo = next(a for a in {s.algorithm for s in free})
+    solvers = [s for s in free if s.algorithm == algo]
+    chosen = []
+    best_of = preparing.best_of
+    monkeypatch.setattr(preparing, "best_of", lambda *given: chosen.append(best_of(*given)) or chosen[-1])
+    for best in solvers:
+        handle.found[problem.key] = FindRecord(
+            [Candidate(s.offer(handle.device, problem), 1.0 + (s is not best), "measured")
+             for s in sorted(solvers, key=lambda s: s is not best)], [], [])
+        _learnt.learn()
+        for _ in range(3):
+            run_cba(handle, conv, desc, data, out, relu, z=False, algo=int(algo))
+        assert chosen[-1][0].solver.id == best.id
+    assert len(chosen) == len(solvers)
+
+
+def test_workspace_of_one_call(handle, host, rng):
+    """A plan names the algorithm and the workspace with which the function runs the same solver."""
+    conv, desc, data = layer(handle, rng, lens=(2, 16, 11, 9), k=24)
+    relu, c = ActivationDescriptor(3), convolved(host, conv, desc, data)
+    for solver in registry.CONV:
+        if solver.why_not(handle.device, ConvProblem(0, desc["x"], desc["w"], desc["y"], conv)) is not None:
+            continue
+        plan = handle.convolution_bias_activation_forward(
+            desc["x"], desc["w"], conv, desc["y"], desc["channel"], relu, desc["y"], solver.id)
+        workspace = handle.empty((plan.workspace,), "int8") if plan.workspace else None
+        out = Tensor(handle, desc["y"], None)
+        got = run_cba(handle, conv, desc, data, out, relu, 1.0, 2.0, int(solver.algorithm), size=plan.workspace,
+                      workspace=workspace)
+        close(got, np.maximum(c + 2 * data["z"].values() + data["bias"].values(), 0))

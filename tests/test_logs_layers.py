@@ -272,6 +272,247 @@ def test_tensor_commands_describe_the_call(rng):
             assert (work.op, work.value) == (number, numbers["beta"])
 
 
+def gapped(dtype, lens):
+    return TensorDescriptor(dtype, lens, [2 * int(np.prod(lens[i + 1:])) for i in range(len(lens))])
+
+
+def test_norm_commands_describe_the_call(rng):
+    for _ in range(60):
+        x = TensorDescriptor(str(rng.choice(TYPES)), tuple(int(n) for n in rng.integers(2, 7, rng.integers(2, 6))))
+        c, last = x.lens[1], x.lens[-1:]
+        kind = str(rng.choice(["Layer", "AddLayer", "T5Layer", "Group"]))
+        if kind == "Group" and len(x.lens) < 3:
+            continue
+        forward, weights = bool(rng.integers(2)), bool(rng.integers(2))
+        dim, groups = int(rng.integers(len(x.lens) + 1)), int(rng.choice([n for n in range(1, c + 1) if c % n == 0]))
+        given = {"xDesc": x, "yDesc": x, "dyDesc": x, "dxDesc": x, "epsilon": 1e-3,
+                 "mode": weights + {"AddLayer": 2, "T5Layer": 4}.get(kind, 0)}
+        given |= {"x2Desc": x} if kind == "AddLayer" else {}
+        given |= {"num_groups": groups} if kind == "Group" else {"normalized_dim": dim} if kind != "T5Layer" else {}
+        _, remarks, work = repeated(f"miopen{kind}Norm{'Forward' if forward else 'Backward'}", **given)
+        assert remarks == ""
+        same(x, work.desc)
+        assert (work.affine, work.epsilon) == (weights, 1e-3)
+        assert work.number == (groups if kind == "Group" else len(x.lens) - 1 if kind == "T5Layer" else dim)
+        assert work.inner.lens == ((c,) if kind == "Group" else last if kind == "T5Layer" else x.lens[dim:] or (1,))
+        assert bits(work, ["fwd"] if forward else ["bwd"])
+
+
+def test_commands_of_tensors_with_lengths_describe_the_call(rng):
+    for _ in range(30):
+        dtype = str(rng.choice(TYPES))
+        lens = tuple(int(n) for n in 2 * rng.integers(1, 4, rng.integers(1, 5)))
+        axis, forward = int(rng.integers(len(lens))), bool(rng.integers(2))
+        word = "Forward" if forward else "Backward"
+        made = gapped if rng.integers(2) else TensorDescriptor
+        x, flat = made(dtype, lens), TensorDescriptor(dtype, lens)
+
+        def along(n, dtype=dtype, lens=lens, axis=axis):
+            return TensorDescriptor(dtype, (*lens[:axis], n, *lens[axis + 1:]))
+
+        parts = [along(int(n)) for n in rng.integers(1, 5, rng.integers(1, 9))]
+        whole = along(sum(part.lens[axis] for part in parts))
+        _, remarks, work = repeated("miopenCatForward", xDescs=parts, yDesc=whole, dim=axis)
+        assert remarks == ""
+        same(whole, work.desc["y"])
+        assert (work.axis, [work.desc[name].lens for name in work.inputs]) == (axis, [part.lens for part in parts])
+
+        _, remarks, work = repeated(f"miopenGLU{word}", inputDesc=flat, outputDesc=along(lens[axis] // 2),
+                                    outputGradDesc=along(lens[axis] // 2), inputGradDesc=flat, dim=axis)
+        assert remarks == ""
+        same(flat, work.desc["x"])
+        assert work.axis == axis
+        assert bits(work, ["fwd"] if forward else ["fwd", "bwd"])
+
+        count = lens[1] if len(lens) > 1 and rng.integers(2) else 1
+        _, remarks, work = repeated("miopenPReLUBackward", inputDesc=flat, doutputDesc=flat, dinputDesc=flat,
+                                    weightDesc=TensorDescriptor(dtype, (count,)))
+        assert remarks == ""
+        same(flat, work.desc["x"])
+        assert work.weights == count
+
+        kept = bool(rng.integers(2)) or len(lens) == 1
+        out = (*lens[:axis], *((1,) if kept else ()), *lens[axis + 1:])
+        k = int(rng.integers(1, lens[axis] + 1))
+        _, remarks, work = repeated("miopenKthvalueForward", inputDesc=x, outputDesc=made(dtype, out),
+                                    indicesDesc=made("int64", out), k=k, dim=axis - len(lens), keepDim=kept)
+        assert remarks == ""
+        same(x, work.desc["x"])
+        assert (work.k, work.axis, work.kept) == (k, axis, kept)
+
+        number, given = int(rng.integers(3)), {f"{name}Desc": x for name in ("input", "target", "doutput", "dinput")}
+        _, remarks, work = repeated(f"miopenSoftMarginLoss{word}", **given, outputDesc=x, reduction=number)
+        assert remarks == ""
+        same(x, work.desc["x"])
+        same(x, work.desc["t"])
+        assert work.reduction == number
+        assert bits(work, ["fwd"] if forward else ["bwd"])
+        turned = TensorDescriptor(dtype, (3, 4, 5), (20, 1, 4))
+        rest = TensorDescriptor(dtype, turned.lens)
+        _, remarks, work = repeated("miopenSoftMarginLossForward", inputDesc=turned, targetDesc=rest, outputDesc=rest,
+                                    reduction="mean")
+        assert (remarks, work.reduction) == ("", 2)
+        same(turned, work.desc["x"])
+
+        margin, power = float(rng.standard_normal()), int(rng.integers(1, 3))
+        _, remarks, work = repeated("miopenMultiMarginLossForward", inputDesc=made(dtype, (4, 5)),
+                                    targetDesc=made("int64", (4,)), weightDesc=made(dtype, (5,)),
+                                    outputDesc=TensorDescriptor(dtype, (1,)), p=power, margin=margin, reduction=number)
+        assert (remarks, work.margin, work.p, work.reduction) == ("", margin, power, number)
+
+        rope = TensorDescriptor(dtype, (3, *lens[:3], 6))
+        turns = TensorDescriptor(dtype, rope.lens[1:])
+        _, remarks, work = repeated(f"miopenRoPE{word}", xDesc=rope, yDesc=rope, dyDesc=rope, dxDesc=rope,
+                                    cosDesc=turns, sinDesc=turns)
+        assert remarks == ""
+        same(rope, work.desc["x"])
+        same(turns, work.desc["cos"])
+        assert bits(work, ["fwd"] if forward else ["fwd", "bwd"])
+
+
+def test_commands_of_ctc_getitem_and_adam_describe_the_call(rng):
+    for _ in range(30):
+        dtype, n, classes = str(rng.choice(TYPES)), int(rng.integers(1, 5)), int(rng.integers(2, 9))
+        steps = rng.integers(8, 20, n)
+        counts = [int(rng.integers(0, 4)) for _ in steps]
+        probs = TensorDescriptor(dtype, (int(max(steps)), n, classes))
+        ctc = mi.CTCLossDescriptor("float32", int(rng.integers(classes)), bool(rng.integers(2)))
+        _, remarks, work = repeated("miopenCTCLoss", probsDesc=probs, gradientsDesc=probs, ctcLossDesc=ctc,
+                                    labelLengths=counts, inputLengths=steps)
+        assert remarks == ""
+        same(probs, work.desc["x"])
+        assert (work.steps, work.counts) == (tuple(steps), tuple(counts))
+        assert (work.blank, work.softmax) == (ctc.blank_label_id, ctc.apply_softmax_layer)
+
+        count, length = int(rng.integers(0, 3)), int(rng.integers(1, 9))
+        dx = TensorDescriptor(dtype, (4, 5, 6))
+        cut = [2, 1, 6, 2] if rng.integers(2) else []
+        seen = (4, 5, 3 if cut else 6)
+        dy = TensorDescriptor(dtype, (length, *seen[count:]) if count else seen)
+        _, remarks, work = repeated(
+            "miopenGetitemBackward", dyDesc=dy, dxDesc=dx, indexCount=count,
+            indexDescs=[TensorDescriptor("int32", (length,))] * count, dims=list(range(count)), dimCount=count,
+            sliceCount=len(cut) // 4, slices=cut, offset=0)
+        assert remarks == ""
+        same(dx, work.desc["dx"])
+        same(dy, work.desc["dy"])
+        assert (work.count, work.dims, work.cuts) == (count, tuple(range(count)), tuple(cut))
+
+        p = TensorDescriptor(dtype, tuple(int(v) for v in rng.integers(1, 5, 3)))
+        numbers = dict(zip(("lr", "beta1", "beta2", "weight_decay", "eps"), rng.random(5).tolist(), strict=True))
+        amp, transformers = dtype == "float32" and bool(rng.integers(2)), bool(rng.integers(2))
+        flags = {name: bool(rng.integers(2)) for name in ("amsgrad", "maximize", "adamw", "correct_bias")}
+        one = TensorDescriptor("int32", (1,))
+        given = {"paramDesc": p, "gradDesc": TensorDescriptor("float16", p.lens) if amp else p, "stateStepDesc": one,
+                 "maxExpAvgSqDesc": p, **numbers, **flags,
+                 **({"gradScaleDesc": one, "foundInfDesc": one} if amp else {})}
+        _, remarks, work = repeated("miopenTransformersAdamW" if transformers else "miopenFusedAdam", **given)
+        assert remarks == ""
+        same(p, work.desc["p"])
+        assert {name: work.command.real(name) for name in numbers} == numbers
+        assert (work.amp, work.transformers) == (amp, transformers)
+        if transformers:
+            assert work.flag("correct_bias") == flags["correct_bias"]
+        else:
+            assert ("adamw" in work.command.operation) == flags["adamw"]
+            assert [work.flag(name) for name in ("amsgrad", "maximize")] == [flags["amsgrad"], flags["maximize"]]
+
+
+def test_fused_commands_describe_the_call(rng):
+    for _ in range(60):
+        groups, spatial = int(rng.integers(1, 3)), int(rng.integers(1, 3))
+        order = "NHWC" if spatial == 2 and rng.integers(2) else "NCHW"
+        dtype = str(rng.choice(TYPES))
+
+        def tensor(lens, dtype=dtype, order=order):
+            return packed(dtype, lens, LAYOUTS[order] if len(lens) == 4 else range(len(lens)))
+
+        x = tensor((int(rng.integers(1, 4)), 4, *(int(n) for n in rng.integers(6, 9, spatial))))
+        w = tensor((6, 4 // groups, *(int(n) for n in rng.integers(1, 4, spatial))))
+        conv = mi.ConvolutionDescriptor(*[tuple(int(n) for n in rng.integers(low, 3, spatial)) for low in (0, 1, 1)],
+                                        groups=groups)
+        y = tensor(conv.output_lens(x, w))
+        one = TensorDescriptor(dtype, (1, 6, *(1,) * spatial))
+        activ = mi.ActivationDescriptor(int(rng.integers(1, 11)), *(float(v) for v in rng.standard_normal(3)))
+        bias, norm, follows = (bool(v) for v in rng.integers(2, size=3))
+        given = {"xDesc": x, "wDesc": w, "convDesc": conv, "yDesc": y, "activationDesc": activ}
+        _, remarks, work = repeated("miopenConvolutionBiasActivationForward", **given, bias=one if bias else None,
+                                    biasDesc=one, z=None, alpha1=1.0, alpha2=0.0)
+        check_fused(work, "cba" if bias else "ca", x, w, y, conv, activ)
+        plan = commands.as_in_the_header({"x_desc": x, "w_desc": w, "conv_desc": conv, "z_desc": y, "bias_desc": None,
+                                          "activation_desc": activ, "y_desc": y, "norm_desc": one, "epsilon": 1e-6})
+        line = commands.builder("convolution_bias_activation_forward")(plan)({"alpha1": 0.5, "alpha2": 2.0})
+        assert line.endswith("alpha1 0.5, z times 2")
+        check_fused(families.make(parse_line(line, FAMILIES)), "cna", x, w, y, conv, activ)
+
+        mode = "c" + "b" * bias + "n" * norm + "a" * follows
+        if mode in ("c", "cbn"):
+            continue
+        fused, args = mi.miopenCreateFusionPlan(0, x), mi.miopenCreateOperatorArgs()
+        mi.miopenSetOpArgsConvForward(args, mi.miopenCreateOpConvForward(fused, conv, w), 1, 0, None)
+        if bias:
+            mi.miopenSetOpArgsBiasForward(args, mi.miopenCreateOpBiasForward(fused, one), 1, 0, None)
+        if norm:
+            mi.miopenSetOpArgsBatchNormInference(args, mi.miopenCreateOpBatchNormInference(fused, 1, one), 1, 0,
+                                                 *[None] * 4, 1e-6)
+        if follows:
+            mi.miopenSetOpArgsActivForward(args, mi.miopenCreateOpActivationForward(fused, activ.mode), 1, 0,
+                                           activ.alpha, activ.beta, activ.gamma)
+        _, remarks, work = repeated("miopenExecuteFusionPlan", fusePlanDesc=fused, inputDesc=x, outputDesc=y, args=args)
+        assert remarks == ("3 dimensions, written as four" if spatial == 1 else "")
+        check_fused(work, mode, x, w, y, conv, activ if follows else None)
+
+
+def check_fused(work, mode, x, w, y, conv, activ):
+    def four(values, filler):
+        return (filler, *values) if len(values) == 1 else values
+
+    for mine, its in ((x, work.x), (w, work.w), (y, work.y)):
+        assert (its.dtype, its.lens) == (mine.dtype, (*mine.lens[:2], *four(mine.lens[2:], 1)))
+        assert mine.ndim == 3 or its.strides == mine.strides or 1 in mine.lens
+    assert (work.conv.pads, work.conv.strides, work.conv.dilations, work.conv.group_count) == (
+        four(conv.pads, 0), four(conv.strides, 1), four(conv.dilations, 1), conv.group_count)
+    assert work.mode == mode
+    assert activ is None or (work.activation, work.parameters) == (activ.mode, (activ.alpha, activ.beta, activ.gamma))
+
+
+def test_batch_norm_plans_have_commands():
+    x, bn = TensorDescriptor("float32", (2, 3, 4, 5)), TensorDescriptor("float32", (1, 3, 1, 1))
+    leaky, thing = mi.ActivationDescriptor("leaky", 0.25), object()
+
+    def line(make, *activation):
+        plan, args = mi.miopenCreateFusionPlan(0, x), mi.miopenCreateOperatorArgs()
+        make(plan, args)
+        if activation:
+            create, arguments = activation
+            arguments(args, create(plan, leaky.mode))
+        words, remarks, _ = repeated("miopenExecuteFusionPlan", fusePlanDesc=plan, inputDesc=x, outputDesc=x, args=args)
+        return words + (f" # {remarks}" if remarks else "")
+
+    def inference(plan, args):
+        mi.miopenSetOpArgsBatchNormInference(args, mi.miopenCreateOpBatchNormInference(plan, 1, bn), 1, 0, *[thing] * 4,
+                                             1e-3)
+
+    def training(plan, args):
+        mi.miopenSetOpArgsBatchNormForward(args, mi.miopenCreateOpBatchNormForward(plan, 0, True), 1, 0, thing, thing,
+                                           None, None, thing, thing, 0.5, 1e-5)
+
+    def backward(plan, args):
+        mi.miopenSetOpArgsBatchNormBackward(args, mi.miopenCreateOpBatchNormBackward(plan, 1), 1, 0, *[thing] * 7)
+
+    ahead = (mi.miopenCreateOpActivationForward,
+             lambda args, op: mi.miopenSetOpArgsActivForward(args, op, 1, 0, 0.25, 0, 0))
+    back = (mi.miopenCreateOpActivationBackward,
+            lambda args, op: mi.miopenSetOpArgsActivBackward(args, op, 1, 0, None, None, 0.25, 0, 0))
+    size, follows = "-n 2 -c 3 -H 4 -W 5", "-f 8 -x 0.25 -y 0 -z 0"
+    assert line(inference) == f"bnorm {size} -m 1 --forw 2 -b 0 -r 1 -t 1 # epsilon 0.001"
+    assert line(inference, *ahead) == f"CBAInfer {size} -F 2 -M 1 -m 8 -A 0.25 -B 0 -G 0 -t 1 # epsilon 0.001"
+    assert line(training) == f"bnorm {size} -m 0 --forw 1 -b 0 -s 0 -r 1 -t 1 # expAvgFactor 0.5"
+    assert line(training, *ahead) == f"bnorm {size} -m 0 {follows} --forw 1 -b 0 -s 0 -r 1 -t 1 # expAvgFactor 0.5"
+    assert line(backward) == f"bnorm {size} -m 1 --forw 0 -b 1 -s 1 -t 1"
+    assert line(backward, *back) == f"bnorm {size} -m 1 {follows} --forw 0 -b 1 -s 1 -t 1"
+
+
 def test_what_no_flag_can_say_is_a_remark():
     x, y = TensorDescriptor("float32", (2, 3, 4, 5)), TensorDescriptor("float32", (2, 3, 4, 5), (99, 30, 6, 1))
     _, remarks, _ = repeated("miopenSoftmaxForward", xDesc=x, yDesc=y)
@@ -300,13 +541,17 @@ def test_every_layer_function_has_a_builder():
     computes = re.compile(r"miopen(Pooling|Activation|LRN|Softmax|BatchNorm(alization)?)(Forward|Backward).*|"
                           r"miopen((Add|T5)?Layer|Group)Norm(Forward|Backward)|"
                           r"miopenReduce(Tensor|(Calculation|Extreme)Forward)|miopenDropout(Forward|Backward)|"
-                          r"miopen(Op|Set|Scale)Tensor")
+                          r"miopen(Op|Set|Scale)Tensor|"
+                          r"miopen(Cat|GLU|RoPE|Kthvalue|SoftMarginLoss|MultiMarginLoss)(Forward|Backward)|"
+                          r"miopen(PReLU|Getitem)Backward|miopenCTCLoss|"
+                          r"miopen(FusedAdam|TransformersAdamW)(WithOutput)?|"
+                          r"miopenConvolutionBiasActivationForward|miopenExecuteFusionPlan")
     for module in logged.MODULES:
         for name in module.__all__:
             assert (commands.builder(name) is not None) == bool(computes.fullmatch(name)), name
     plans = [name for name in vars(mi.Handle)
-             if re.fullmatch(r"[a-z_]+_(forward|backward|training|inference|tensor|data|weights)", name)]
-    assert len(plans) > 15
+             if re.fullmatch(r"[a-z_0-9]+_(forward|backward|training|inference|tensor|data|weights|adam|adam_w)", name)]
+    assert len(plans) > 40
     for name in plans:
         assert commands.builder(name) or name in logged._PLANS or name in logged._PLANS_WITHOUT_COMMAND, name
 
@@ -393,6 +638,111 @@ def test_logging_changes_no_result_and_the_driver_repeats_every_call(tmp_path, d
     path.write_text("".join(line.partition("] ")[2] + "\n" for line in printed))
     assert main(["--file", str(path), "-i", "1", "--device", device_name]) == 0
     assert "31 of 31 lines verified" in capsys.readouterr().out
+
+
+NEWER = """
+import numpy as np
+import miopyx as mi
+
+rng = np.random.default_rng(1)
+x, half, bias = (mi.TensorDescriptor("float32", lens) for lens in ((2, 4, 6, 5), (2, 2, 6, 5), (1, 4, 1, 1)))
+w, turns, row = (mi.TensorDescriptor("float32", lens) for lens in ((4, 4, 3, 3), (4, 6, 4), (4,)))
+wide, flat, column = (mi.TensorDescriptor("float32", lens) for lens in ((3, 4, 6, 4), (3, 4), (3,)))
+ints, step = mi.TensorDescriptor("int64", (3,)), mi.TensorDescriptor("int32", (1,))
+places, probs = mi.TensorDescriptor("int32", (5,)), mi.TensorDescriptor("float32", (6, 2, 5))
+conv, relu, ctc = mi.ConvolutionDescriptor((1, 1)), mi.ActivationDescriptor("leaky", 0.5), mi.CTCLossDescriptor()
+kept = []
+with mi.Handle(DEVICE) as handle:
+    def new(desc, value=None):
+        made = rng.standard_normal(desc.lens) if value is None else np.broadcast_to(value, desc.lens)
+        kept.append(handle.upload(np.ascontiguousarray(made.astype(desc.dtype))))
+        return kept[-1]
+
+    def space(size):
+        return handle.empty((size,), "int8") if size else None, size
+
+    def both(*descs):
+        return [thing for desc in descs for thing in (desc, new(desc))]
+
+    mi.miopenCatForward(handle, 2, [half, half], [new(half), new(half)], *both(x), 1)
+    mi.miopenGLUForward(handle, *both(x, half), 1)
+    mi.miopenGLUBackward(handle, *both(x, half, x), 1)
+    size = mi.miopenGetPReLUBackwardWorkspaceSize(handle, x, row)
+    mi.miopenPReLUBackward(handle, *space(size), *both(x, row, x, x, row))
+    mi.miopenKthvalueForward(handle, *both(flat, column, ints), 2, -1, False)
+    mi.miopenGetitemBackward(handle, None, 0, *both(mi.TensorDescriptor("float32", (5, 4))), 1, [places],
+                             [new(places, [0, 2, 2, 1, 0])], *both(flat), step, new(step, 0), 1, [0], 0, [], 0)
+    size = mi.miopenGetSoftMarginLossForwardWorkspaceSize(handle, x, x, x, 0)
+    mi.miopenSoftMarginLossForward(handle, *both(x, x, x), 0, *space(size))
+    mi.miopenSoftMarginLossBackward(handle, *both(x, x, x, x), "mean")
+    one = mi.TensorDescriptor("float32", (1,))
+    size = mi.miopenGetMultiMarginLossForwardWorkspaceSize(handle, flat, ints, row, one, 1, 0.5, 1)
+    mi.miopenMultiMarginLossForward(handle, *both(flat), ints, new(ints, [0, 3, 1]), *both(row, one), 1, 0.5, 1,
+                                    *space(size))
+    mi.miopenRoPEForward(handle, *both(wide, turns, turns, wide))
+    mi.miopenRoPEBackward(handle, *both(wide, turns, turns, wide))
+    given = [1, 2, 3, 1], [2, 2], [6, 5]
+    size = mi.miopenGetCTCLossWorkspaceSize(handle, probs, probs, *given, 0, ctc)
+    mi.miopenCTCLoss(handle, *both(probs), *given, new(mi.TensorDescriptor("float32", (2,))), probs, new(probs), 0,
+                     ctc, *space(size))
+    state = [thing for value in (None, None, 0.5, 0.5) for thing in (x, new(x, value))]
+    mi.miopenFusedAdam(handle, *state, None, None, None, None, 1, 0.01, 0.9, 0.99, 0.1, 1e-8, False, True, True, None,
+                       None, None, None)
+    mi.miopenTransformersAdamW(handle, *state, step, new(step, 0), 0, 0.01, 0.9, 0.99, 0.1, 1e-8, True, None, None,
+                               None, None)
+    best = handle.convolution_bias_activation_forward(x, w, conv, None, bias, relu, x)
+    mi.miopenConvolutionBiasActivationForward(handle, 1, *both(x, w), conv, best.solver.algorithm,
+                                              *space(best.workspace), 0, None, None, *both(bias), relu, *both(x))
+    plan, args = mi.miopenCreateFusionPlan(0, x), mi.miopenCreateOperatorArgs()
+    mi.miopenSetOpArgsConvForward(args, mi.miopenCreateOpConvForward(plan, conv, w), 1, 0, new(w))
+    mi.miopenSetOpArgsActivForward(args, mi.miopenCreateOpActivationForward(plan, 8), 1, 0, 0.5, 0, 0)
+    mi.miopenExecuteFusionPlan(handle, plan, *both(x, x), args)
+
+    handle.cat_forward([half, half], x, 1)(new(half), new(half), new(x))
+    handle.glu_forward(x, half, 1)(new(x), new(half))
+    handle.glu_backward(x, half, x, 1)(new(x), new(half), new(x))
+    handle.prelu_backward(x, row, x, x, row)(new(x), new(row), new(x), new(x), new(row))
+    handle.kthvalue_forward(flat, mi.TensorDescriptor("float32", (3,)), ints, 2)(new(flat), new(flat), new(ints))
+    handle.getitem_backward(mi.TensorDescriptor("float32", (5, 4)), [places], flat, step, [0])(
+        new(mi.TensorDescriptor("float32", (5, 4))), new(places, [0, 2, 2, 1, 0]), new(flat), new(step, 0))
+    handle.soft_margin_loss_forward(x, x, x)(new(x), new(x), new(x))
+    handle.soft_margin_loss_backward(x, x, x, x, "sum")(new(x), new(x), new(x), new(x))
+    handle.multi_margin_loss_forward(flat, ints, row, one, 1, 1.0, "sum")(
+        new(flat), new(ints, [0, 3, 1]), new(row), new(one), 2.5)
+    handle.rope_forward(wide, turns, turns, wide)(new(wide), new(turns), new(turns), new(wide))
+    handle.rope_backward(wide, turns, turns, wide)(new(wide), new(turns), new(turns), new(wide))
+    handle.fused_adam(x, x, x, x, step, x)(*[new(x, 0.5) for _ in range(5)][:4], new(x, 0.5), new(step, 0), lr=0.25)
+    handle.transformers_adam_w(x, x, x, x, step)(*[new(x, 0.5) for _ in range(4)], new(step, 0))
+    handle.convolution_bias_activation_forward(x, w, conv, x, bias, relu, x)(new(x), new(w), new(x), new(bias), new(x))
+    handle.finish()
+    total = 0.0
+    for memory in kept:
+        total += float(np.abs(handle.download(memory)).sum())
+    print(total)
+"""
+
+
+def test_newer_functions_and_plans_are_logged_and_repeated(tmp_path, device_name, capsys):
+    code = NEWER.replace("DEVICE", repr(device_name))
+    runs = {on: python(code, **dict.fromkeys(on, "1")) for on in ((), SWITCHES[:1], SWITCHES[1:])}
+    assert len({out for out, _ in runs.values()}) == 1
+    printed = [line for line in runs[SWITCHES[1:]][1].splitlines() if line.startswith(PREFIX)]
+    assert len(printed) == 16 + 14
+    assert sum("Plan.__call__" in line for line in printed) == 14
+    assert sum(" -l 0.25 " in line and " -a 1 " in line for line in printed) == 1
+    assert sum(" --margin 2.5 " in line for line in printed) == 1
+    assert printed[-1].endswith("# z times 1")
+    calls = runs[SWITCHES[:1]][1]
+    for line in ("miopenStatus_t miopenCreateFusionPlan(fuseDirection, inputDesc){", "Plan Handle.cat_forward(",
+                 "\tfusePlanDesc = FusionPlanDescriptor(convolution forward, activation forward)",
+                 "\tconvOp = <FusionOperator 0: convolution forward>", "\treduction = mean", "\tlr = 0.25",
+                 "\txDescs = { {2, 2, 6, 5}, {60, 30, 5, 1}, packed,  {2, 2, 6, 5}, "):
+        assert line in calls, line
+    assert re.search(r"\txs = \{ 0x[0-9a-f]+ \(\w+\) 0x[0-9a-f]+ \(\w+\) \}\n", calls)
+    path = tmp_path / "list.txt"
+    path.write_text("".join(line.partition("] ")[2] + "\n" for line in printed))
+    assert main(["--file", str(path), "-i", "1", "--device", device_name]) == 0
+    assert "30 of 30 lines verified" in capsys.readouterr().out
 
 
 def test_plans_keep_what_they_describe():

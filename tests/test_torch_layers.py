@@ -1,6 +1,7 @@
 """torch.ops.miopyx of the layers between convolutions, and those of PyTorch's operators that `enable` takes."""
 
 import math
+from functools import partial
 
 import pytest
 
@@ -193,6 +194,44 @@ def test_batch_norm(shape, dtype):
             lambda x, w, b: F.batch_norm(x, mean.to(x), var.to(x), w, b), x, w, b, terms=4 * count)
 
 
+@pytest.mark.some(12)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("mode", ACTIVATIONS)
+def test_convolutions_with_what_follows(rng, mode, dtype):
+    """Results and gradients, with a z that keeps sums away from where a gradient jumps."""
+    call, parameters = ACTIVATIONS[mode]
+    if mode == "softrelu":  # sums are larger than 20, where PyTorch's becomes x
+        call = partial(F.softplus, threshold=1000)
+    parameters = tuple(map(float, parameters))
+    axes, last, transposed = ((1, False, False), (2, True, False), (2, False, True), (3, False, False))[rng.integers(4)]
+    x, w, bias = image(rng, axes, dtype, last=last), torch.randn(6, 6, *(3,) * axes).to(dtype), torch.randn(6).to(dtype)
+    numbers = [2 if transposed else 1] * axes, [1] * axes, [1] * axes, transposed, [int(transposed)] * axes, 1
+    v = torch.convolution(x.double(), w.double(), bias.double(), *numbers)
+    z, away = torch.randn(v.shape), 0.25 if dtype in (torch.float16, torch.bfloat16) else 1e-3
+    for kink in (0, 6):
+        z = torch.where((v + z - kink).abs() < away, z + 3 * away, z)
+    z = (z.contiguous(memory_format=torch.channels_last) if last else z).to(dtype)
+    terms = 24 * w[0].numel()
+    found = compare(lambda x, w, b, z: OPS.convolution_activation(x, w, b, z, mode, *parameters, *numbers),
+                    lambda x, w, b, z: call(torch.convolution(x, w, b, *numbers) + z), x, w, bias, z, terms=terms)
+    assert found[0].stride() == z.stride()
+    with torch.no_grad():
+        y = OPS.convolution_activation(x, w, None, None, mode, *parameters, *numbers)
+    want = call(torch.convolution(x.double(), w.double(), None, *numbers))
+    assert (y.double() - want).abs().max() <= U[dtype] * max(1.0, want.abs().max().item()) * terms
+
+
+def test_convolutions_with_what_follows_under_autocast(rng):
+    x, w, bias = image(rng, 2, torch.float32), torch.randn(4, 6, 3, 3), torch.randn(4)
+    numbers = [1, 1], [1, 1], [1, 1], False, [0, 0], 1
+    z = torch.randn(2, 4, *x.shape[2:])
+    with torch.autocast(x.device.type, torch.bfloat16):
+        y = OPS.convolution_activation(x, w, bias, z, "relu", 0.0, 0.0, 0.0, *numbers)
+    assert y.dtype == torch.bfloat16
+    want = torch.relu(torch.convolution(x.double(), w.double(), bias.double(), *numbers) + z.double())
+    assert (y.double() - want).abs().max() < 0.02 * want.max()
+
+
 CHECKED = {  # arguments behind x
     "max_pool": ([3, 2], [2, 1], [1, 0], [1, 1], True), "max_pool_with_indices": ([3, 2], [], [1, 0], [1, 1], False),
     "avg_pool": ([3, 2], [2, 1], [1, 0], True, False, None), "softmax": (1,), "log_softmax": (-1,),
@@ -202,11 +241,15 @@ CHECKED = {  # arguments behind x
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # PyTorch 2.15's own check
 @pytest.mark.parametrize("last", [False, True], ids=["packed", "channels last"])
-@pytest.mark.parametrize("name", [*CHECKED, "batch_norm_training", "batch_norm_inference"])
+@pytest.mark.parametrize("name", [*CHECKED, "batch_norm_training", "batch_norm_inference", "convolution_activation"])
 def test_pytorchs_own_checks_of_operators(rng, name, last):
     x = image(rng, 2, torch.float32, last=last).requires_grad_()
     more = CHECKED.get(name)
-    if more is None:
+    if name == "convolution_activation":
+        z = torch.rand_like(x).requires_grad_()
+        more = (torch.rand(6, 6, 3, 3).requires_grad_(), torch.rand(6).requires_grad_(), z, "elu", 0.7, 0.0, 0.0,
+                [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+    elif more is None:
         w, b = torch.rand(6).requires_grad_(), torch.rand(6).requires_grad_()
         more = w, b, torch.rand(6), torch.rand(6), *((0.1, 1e-5) if "training" in name else (1e-5,))
     torch.library.opcheck(getattr(OPS, name).default, (x, *more))

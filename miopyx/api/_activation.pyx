@@ -106,6 +106,7 @@ def miopenActivationForward(handle, activDesc, alpha, xDesc, x, beta, yDesc, y):
     CLIPPEDRELU             min(a, max(x, 0)); 0 for NaN
     LEAKYRELU               x where x > 0, else a x
     ELU                     x where x > 0, else a (e^x - 1)
+    CLAMP                   max(a, min(b, x)); max(a, b) for NaN
     ======================  ==========================================================
 
     eps is 1e-6, for float16 1e-4.  The formulas are MIOpen's (its activation page).  Arithmetic is float32, for float64
@@ -162,6 +163,7 @@ def miopenActivationBackward(handle, activDesc, alpha, yDesc, y, dyDesc, dy, xDe
     CLIPPEDRELU             dy where 0 < x <= a, else 0                                 dy, x
     LEAKYRELU               dy where x > 0, else a dy                                   dy, x
     ELU                     dy where x > 0, else dy a e^x                               dy, x
+    CLAMP                   dy where a < x <= b, else 0                                 dy, x
     ======================  ==========================================================  =========
 
     Parameters

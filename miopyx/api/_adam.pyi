@@ -1,6 +1,7 @@
 from typing import SupportsFloat, TypeAlias
 
 from miopyx.engine._handle import Handle
+from miopyx.engine._plan import Plan
 from miopyx.problem._descriptors import TensorDescriptor, _Int
 from miopyx.runtime._buffers import _Data
 
@@ -133,6 +134,40 @@ def miopenTransformersAdamWWithOutput(
     foundInfDesc: TensorDescriptor | None,
     foundInf: _Data | None,
 ) -> None: ...
+def plan_fused_adam(
+    handle: Handle,
+    param_desc: TensorDescriptor,
+    grad_desc: TensorDescriptor,
+    exp_avg_desc: TensorDescriptor,
+    exp_avg_sq_desc: TensorDescriptor,
+    state_step_desc: TensorDescriptor,
+    max_exp_avg_sq_desc: TensorDescriptor | None,
+    grad_scale_desc: TensorDescriptor | None,
+    found_inf_desc: TensorDescriptor | None,
+    lr: SupportsFloat,
+    beta1: SupportsFloat,
+    beta2: SupportsFloat,
+    weight_decay: SupportsFloat,
+    eps: SupportsFloat,
+    maximize: bool,
+    adamw: bool,
+) -> Plan: ...
+def plan_transformers_adam_w(
+    handle: Handle,
+    param_desc: TensorDescriptor,
+    grad_desc: TensorDescriptor,
+    exp_avg_desc: TensorDescriptor,
+    exp_avg_sq_desc: TensorDescriptor,
+    state_step_desc: TensorDescriptor,
+    grad_scale_desc: TensorDescriptor | None,
+    found_inf_desc: TensorDescriptor | None,
+    lr: SupportsFloat,
+    beta1: SupportsFloat,
+    beta2: SupportsFloat,
+    weight_decay: SupportsFloat,
+    eps: SupportsFloat,
+    correct_bias: bool,
+) -> Plan: ...
 
 __all__ = [
     "miopenFusedAdam",

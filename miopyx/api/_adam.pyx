@@ -6,6 +6,7 @@ Names and argument order are the header's; failures became exceptions.
 from libc.math cimport expm1, log1p, sqrt
 from libc.stdint cimport int64_t
 
+from miopyx.engine._plan cimport Plan
 from miopyx.problem._elements cimport (
     ADAM_ADAMW, ADAM_AMSGRAD, ADAM_CORRECT, ADAM_FOUND, ADAM_G, ADAM_M, ADAM_M_OUT, ADAM_MAXIMIZE, ADAM_MOST,
     ADAM_MOST_OUT, ADAM_P, ADAM_P16, ADAM_P_OUT, ADAM_SCALE, ADAM_STEP, ADAM_STEP_OUT, ADAM_V, ADAM_V_OUT, DECAY,
@@ -56,6 +57,9 @@ cdef Signature _TRANSFORMERS_OUT = _signature(MX_ADAM_TRANSFORMERS, {
     "expAvgOut": ADAM_M_OUT, "expAvgSqIn": ADAM_V, "expAvgSqOut": ADAM_V_OUT, "stateStepIn": ADAM_STEP,
     "stateStepOut": ADAM_STEP_OUT, "gradScale": ADAM_SCALE, "foundInf": ADAM_FOUND,
 })
+
+
+cdef dict _PLANS = {}      # signatures of what plans take, by operation and slots
 
 
 cdef double _beta(object value, str name) except? -1:
@@ -321,6 +325,53 @@ def miopenTransformersAdamWWithOutput(handle, paramInDesc, paramIn, paramOutDesc
     cdef int64_t flags = ADAM_CORRECT if to_flag(correct_bias, "correct_bias") else 0
     _run(_TRANSFORMERS_OUT, handle, descriptors, buffers, flags, state_step, lr, beta1, beta2, weight_decay, eps,
          step_size)
+
+
+cdef Plan _plan(int what, object handle, dict given, int64_t flags, object lr, object beta1, object beta2,
+                object weight_decay, object eps):
+    """`given` are descriptors by what the functions call their buffers; what is None is left out."""
+    cdef dict slots = {
+        "param": ADAM_P, "grad": ADAM_G, "expAvg": ADAM_M, "expAvgSq": ADAM_V, "maxExpAvgSq": ADAM_MOST, "stateStep":
+        ADAM_STEP, "gradScale": ADAM_SCALE, "foundInf": ADAM_FOUND,
+    }
+    cdef tuple present = tuple([name for name in slots if given.get(name) is not None or slots[name] in (
+        ADAM_P, ADAM_G, ADAM_M, ADAM_V, ADAM_STEP)])
+    cdef double rate = to_double(lr, "lr"), first = _beta(beta1, "beta1"), second = _beta(beta2, "beta2")
+    cdef double decay = to_double(weight_decay, "weight_decay"), epsilon = to_double(eps, "eps")
+    cdef Plan plan
+    signature = _PLANS.get((what, present))
+    if signature is None:
+        signature = _PLANS[what, present] = _signature(what, {name: slots[name] for name in present})
+    plan = (<Signature> signature).plan(handle, tuple([given[name] for name in present]), flags, 0)
+    plan.scalars = ("lr",)
+    plan.default[<int> RATE], plan.default[<int> SOME1], plan.default[<int> SOME2] = rate, 1 - first, 1 - second
+    plan.default[<int> DECAY], plan.default[<int> EPSILON] = decay, epsilon
+    plan.default[<int> SIZE], plan.default[<int> ROOT] = -1, 1  # the kernel computes them from the step
+    return plan
+
+
+def plan_fused_adam(handle, param_desc, grad_desc, exp_avg_desc, exp_avg_sq_desc, state_step_desc,
+                    max_exp_avg_sq_desc, grad_scale_desc, found_inf_desc, lr, beta1, beta2, weight_decay, eps, maximize,
+                    adamw):
+    """Body of Handle.fused_adam."""
+    cdef int64_t flags = ADAM_AMSGRAD if max_exp_avg_sq_desc is not None else 0
+    if to_flag(maximize, "maximize"):
+        flags |= ADAM_MAXIMIZE
+    if to_flag(adamw, "adamw"):
+        flags |= ADAM_ADAMW
+    return _plan(MX_ADAM, handle, {
+        "param": param_desc, "grad": grad_desc, "expAvg": exp_avg_desc, "expAvgSq": exp_avg_sq_desc, "maxExpAvgSq":
+        max_exp_avg_sq_desc, "stateStep": state_step_desc, "gradScale": grad_scale_desc, "foundInf": found_inf_desc,
+    }, flags, lr, beta1, beta2, weight_decay, eps)
+
+
+def plan_transformers_adam_w(handle, param_desc, grad_desc, exp_avg_desc, exp_avg_sq_desc, state_step_desc,
+                             grad_scale_desc, found_inf_desc, lr, beta1, beta2, weight_decay, eps, correct_bias):
+    """Body of Handle.transformers_adam_w."""
+    return _plan(MX_ADAM_TRANSFORMERS, handle, {
+        "param": param_desc, "grad": grad_desc, "expAvg": exp_avg_desc, "expAvgSq": exp_avg_sq_desc, "stateStep":
+        state_step_desc, "gradScale": grad_scale_desc, "foundInf": found_inf_desc,
+    }, ADAM_CORRECT if to_flag(correct_bias, "correct_bias") else 0, lr, beta1, beta2, weight_decay, eps)
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 
 from miopyx.engine._handle import Handle
+from miopyx.engine._plan import Plan
 from miopyx.problem._descriptors import TensorDescriptor, _Int
 from miopyx.runtime._buffers import _Data
 
@@ -13,6 +14,12 @@ def miopenCatForward(
     y: _Data,
     dim: _Int,
 ) -> None: ...
+def plan_cat_forward(
+    handle: Handle,
+    x_descs: Sequence[TensorDescriptor],
+    y_desc: TensorDescriptor,
+    dim: _Int,
+) -> Plan: ...
 
 __all__ = [
     "miopenCatForward",

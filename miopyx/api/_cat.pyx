@@ -30,6 +30,21 @@ cdef Signature _signature(int count):
     return <Signature> _SIGNATURES[count]
 
 
+cdef int _count(int count, str name) except -1:
+    if count < 1:
+        raise BadParmError("tensors of a concatenation", name, count, f"1 ... {MOST}")
+    if count > MOST:
+        raise MIOpenNotImplementedError("tensors of a concatenation", name, count, f"1 ... {MOST}")
+    return count
+
+
+cdef int _axis(object dim) except -1:
+    cdef int axis = to_int(dim, "dim")
+    if axis < 0 or axis >= MX_AXES:
+        raise BadParmError("axis of a concatenation", "dim", axis, "0 ... yDesc's rank - 1")
+    return axis
+
+
 def miopenCatForward(handle, xCount, xDescs, xs, yDesc, y, dim):
     """y = the tensors of xs one behind the other along axis dim.
 
@@ -58,20 +73,23 @@ def miopenCatForward(handle, xCount, xDescs, xs, yDesc, y, dim):
         For more tensors or dimensions.
     """
     require_handle(handle)
-    cdef int count = to_int(xCount, "xCount"), axis = to_int(dim, "dim"), i
+    cdef int count = _count(to_int(xCount, "xCount"), "xCount"), axis = _axis(dim), i
     cdef arg_t[MX_SLOTS] descriptors
     cdef arg_t[MX_SLOTS + 1] buffers
-    if count < 1:
-        raise BadParmError("tensors of a concatenation", "xCount", count, f"1 ... {MOST}")
-    if count > MOST:
-        raise MIOpenNotImplementedError("tensors of a concatenation", "xCount", count, f"1 ... {MOST}")
-    if axis < 0 or axis >= MX_AXES:
-        raise BadParmError("axis of a concatenation", "dim", axis, "0 ... yDesc's rank - 1")
     cdef tuple kinds = sequence_of(xDescs, count, "xDescs"), data = sequence_of(xs, count, "xs")
     for i in range(count):
         descriptors[i], buffers[i] = <arg_t> kinds[i], <arg_t> data[i]
     descriptors[count], buffers[count] = <arg_t> yDesc, <arg_t> y
     _signature(count).run(handle, descriptors, buffers, NULL, axis, 0)
+
+
+def plan_cat_forward(handle, x_descs, y_desc, dim):
+    """Body of Handle.cat_forward."""
+    cdef int axis = _axis(dim), count
+    if not isinstance(x_descs, (list, tuple)):
+        raise BadParmError("not a list", "x_descs", type(x_descs).__name__, "a list of TensorDescriptors")
+    count = _count(len(x_descs), "x_descs")
+    return _signature(count).plan(handle, (*x_descs, y_desc), axis, 0)
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

@@ -1,4 +1,4 @@
-from typing import SupportsFloat, TypeAlias, final
+from typing import Any, SupportsFloat, TypeAlias, final
 
 from miopyx.engine._handle import Handle
 from miopyx.enums import (
@@ -166,6 +166,9 @@ def miopenSetOpArgsBatchNormBackward(
     savedMean: _Data | None,
     savedInvVariance: _Data | None,
 ) -> None: ...
+def commanded(
+    plan: FusionPlanDescriptor, args: OperatorArgs
+) -> list[tuple[str, list[Any], Any]]: ...
 def miopenExecuteFusionPlan(
     handle: Handle,
     fusePlanDesc: FusionPlanDescriptor,

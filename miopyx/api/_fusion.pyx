@@ -23,6 +23,7 @@ from miopyx.problem._problem cimport (
     FUSED_BIAS, FUSED_MEAN, FUSED_SCALE, FUSED_SHIFT, FUSED_VARIANCE, FUSED_Z, ConvProblem,
 )
 from miopyx.values._args cimport raise_unknown, to_double, to_flag, to_int, to_int64, to_member
+from miopyx.values._learnt cimport learnt
 from miopyx.values._types cimport MX_FORWARD, MX_SCALARS, MX_SLOTS
 
 from copy import copy
@@ -55,12 +56,16 @@ cdef inline int64_t _call(int algorithm, int64_t limit) noexcept:
     return -ALGORITHM * (algorithm + 3) - min(limit, MOST)
 
 
-cdef Invoker _prepare(Handle h, ConvProblem problem, int64_t call, int algorithm, int64_t limit):
-    """The best solver of an algorithm within a limit; the handle keeps it for such calls."""
-    invoker, _ = preparing.best_of(h, problem, None if algorithm == ANY else algorithm,
-                                   None if limit == OWN else limit)
-    h.keep(problem, call, invoker)
-    return invoker
+cdef object _best(Handle h, ConvProblem problem, int algorithm, int64_t limit):
+    """The best solver of an algorithm within a limit."""
+    return preparing.best_of(h, problem, None if algorithm == ANY else algorithm, None if limit == OWN else limit)[0]
+
+
+cdef class _Choice:
+    """What was chosen for a call, and how much was known then."""
+
+    cdef Invoker invoker
+    cdef int64_t known
 
 
 # Convolution, bias, activation
@@ -101,11 +106,12 @@ def miopenConvolutionBiasActivationForward(handle, alpha1, xDesc, x, wDesc, w, c
     convDesc : ConvolutionDescriptor
         A transposed one, too.
     algo : miopenConvFwdAlgorithm_t
-        The best of its solvers is taken that needs no more workspace.
+        The best of its solvers is taken that needs no more workspace, by what Find has measured so far.
     workspace : memory of the handle's device, or None
     workspaceSizeInBytes : int
-        Bytes of it; what miopenConvolutionForwardGetWorkSpaceSize says is enough for any algorithm, with z together
-        with the bytes of y and 256 more.
+        Bytes of it.  `Handle.convolution_bias_activation_forward` makes a plan of the same, whose `workspace` and
+        `solver.algorithm` are the best ones here.  For any algorithm what miopenConvolutionForwardGetWorkSpaceSize says
+        is enough, with z together with the bytes of y and 256 more.
     zDesc, z : TensorDescriptor and memory, or None
         With the lengths, strides and type of y; z may be y.  None: nothing is added.
     biasDesc, bias : TensorDescriptor and memory, or None
@@ -134,28 +140,31 @@ def miopenConvolutionBiasActivationForward(handle, alpha1, xDesc, x, wDesc, w, c
     cdef PyObject* data[6]
     cdef double scalars[MX_SCALARS]
     cdef call_t call
-    cdef int64_t size = workspace_bytes(workspaceSizeInBytes), number = _call(algorithm, size)
+    cdef int64_t size = workspace_bytes(workspaceSizeInBytes), number = _call(algorithm, size), known = learnt
     cdef ConvProblem problem
-    cdef Invoker invoker
+    cdef _Choice choice
     memset(scalars, 0, sizeof(scalars))
     scalars[0] = 1.0 if alpha1 is None else to_double(alpha1, "alpha1")
     scalars[1] = 0.0 if alpha2 is None else to_double(alpha2, "alpha2")
     scalars[FUSED_ALPHA], scalars[FUSED_BETA], scalars[FUSED_GAMMA] = ad.alpha, ad.beta, ad.gamma
     stamp[0], stamp[1], stamp[2], stamp[3], stamp[4] = xd.stamp, wd.stamp, cd.stamp, ad.stamp, yd.stamp
     stamp[5], stamp[6] = 0 if zd is None else zd.stamp, 0 if bd is None else bd.stamp
-    invoker = recall(h, stamp, 7, number)
-    if invoker is None:
+    choice = recall(h, stamp, 7, number)
+    if choice is None or choice.known != known:
         problem = _problem(h, xd, wd, cd, zd, bd, None, ad.number, yd)
-        invoker = h.remember(stamp, 7, number, number, problem.data, problem.size)
-        if invoker is None:
-            _prepare(h, problem, number, algorithm, size)
-            invoker = h.remember(stamp, 7, number, number, problem.data, problem.size)
+        choice = h.remember(stamp, 7, number, number, problem.data, problem.size)
+        if choice is None:
+            choice = _Choice()
+            choice.invoker, choice.known = _best(h, problem, algorithm, size), known
+            h.keep(problem, number, choice)
+        elif choice.known != known:  # a Find may have measured since
+            choice.invoker, choice.known = _best(h, problem, algorithm, size), known
     order[0], order[4] = (SLOT_Y, SLOT_X) if cd.mode == TRANSPOSE else (SLOT_X, SLOT_Y)
     order[1], order[2], order[3] = SLOT_W, -1 if zd is None else FUSED_Z, -1 if bd is None else FUSED_BIAS
     data[0], data[1], data[2], data[3] = <PyObject*> x, <PyObject*> w, <PyObject*> z, <PyObject*> bias
     data[4], data[5] = <PyObject*> y, <PyObject*> workspace
     call.order, call.count, call.data, call.workspace_size = order, 5, data, size
-    execute(h, invoker, &call, _NAMES, scalars, None)
+    execute(h, choice.invoker, &call, _NAMES, scalars, None)
 
 
 cdef bytes _numbers(ActivationDescriptor activ):
@@ -246,10 +255,11 @@ cdef tuple _KINDS = ("convolution forward", "bias forward", "batch norm inferenc
                      "batch norm training", "batch norm backward", "activation backward")
 
 
-# Plans without a convolution.
+# Plans without a convolution, and what they begin with.
 cdef frozenset _NORMS = frozenset([
     (NORM,), (NORM, ACTIVATION), (NORM_TRAINING,), (NORM_TRAINING, ACTIVATION), (NORM_BACKWARD,),
     (NORM_BACKWARD, ACTIVATION_BACKWARD), (ACTIVATION_BACKWARD, NORM_BACKWARD)])
+cdef frozenset _BEGINNINGS = frozenset([kinds[:i] for kinds in _NORMS for i in range(1, 3)])
 
 
 cdef class FusionOperator:
@@ -260,9 +270,28 @@ cdef class FusionOperator:
     cdef object descriptor     # copies: (convolution, weights), a bias, a batch norm's parameters
     cdef int mode              # of an activation or a batch norm
     cdef bint running          # batch norm training keeps running statistics
+    cdef bint destroyed        # with its plan
 
     def __init__(self):
         raise TypeError("operators are made by miopenCreateOp...")
+
+    cdef tuple settings(self):
+        """The call that makes such an operator: a function, and what follows the plan."""
+        if self.kind == CONV:
+            return miopenCreateOpConvForward, *self.descriptor
+        if self.kind == BIAS:
+            return miopenCreateOpBiasForward, self.descriptor
+        if self.kind == NORM:
+            return miopenCreateOpBatchNormInference, self.mode, self.descriptor
+        if self.kind == NORM_TRAINING:
+            return miopenCreateOpBatchNormForward, self.mode, self.running
+        if self.kind == NORM_BACKWARD:
+            return miopenCreateOpBatchNormBackward, self.mode
+        return (miopenCreateOpActivationForward if self.kind == ACTIVATION else miopenCreateOpActivationBackward,
+                self.mode)
+
+    def __reduce__(self):
+        raise TypeError("an operator belongs to its plan: copy that")
 
     def __repr__(self):
         return f"<FusionOperator {self.index}: {_KINDS[self.kind]}>"
@@ -288,6 +317,14 @@ cdef class FusionPlanDescriptor(Descriptor):
         kinds = [_KINDS[(<FusionOperator> op).kind] for op in self.operators]
         return f"FusionPlanDescriptor({', '.join(kinds)})"
 
+    cdef tuple settings(self):
+        return self.input, tuple([(<FusionOperator> op).settings() for op in self.operators]), self.algorithm
+
+    def __reduce__(self):
+        if self.destroyed or self.input is None:
+            raise TypeError(f"{self!r} cannot be copied")
+        return _plan_again, self.settings()
+
     cdef FusionOperator add(self, int kind, object descriptor=None, int mode=0):
         cdef FusionOperator op = FusionOperator.__new__(FusionOperator)
         op.kind, op.descriptor, op.mode, op.index = kind, descriptor, mode, len(self.operators)
@@ -306,17 +343,20 @@ cdef class FusionPlanDescriptor(Descriptor):
         """Say which link breaks, where one does."""
         cdef FusionOperator op
         cdef tuple kinds = tuple([(<FusionOperator> op).kind for op in self.operators])
-        cdef int last = -1
+        cdef int i, last = -1
         if not kinds:
             raise BadParmError("a plan without operators", "fusePlanDesc", self, "miopenCreateOp... before")
         if kinds in _NORMS:
             return 0
         if kinds[0] != CONV:
-            op = self.operators[1 if len(kinds) > 1 and kinds[:1] in _NORMS else 0]
-            raise UnsupportedOpError(
-                f"{_KINDS[op.kind]} cannot follow {_KINDS[kinds[0]]}" if op.index else
-                f"no plan begins with {_KINDS[op.kind]}", "fusePlanDesc", self,
-                "a convolution, or batch norm and an activation, first")
+            for i in range(len(kinds)):
+                if kinds[:i + 1] not in _BEGINNINGS:
+                    raise UnsupportedOpError(
+                        f"{_KINDS[kinds[i]]} cannot follow {_KINDS[kinds[i - 1]]}" if i else
+                        f"no plan begins with {_KINDS[kinds[0]]}", "fusePlanDesc", self,
+                        "a convolution with what follows it, or batch norm and an activation")
+            raise UnsupportedOpError(f"nothing follows {_KINDS[kinds[len(kinds) - 1]]}", "fusePlanDesc", self,
+                                     f"{_KINDS[<int> NORM_BACKWARD]} behind it")
         for op in self.operators:
             if op.kind <= last or op.kind > ACTIVATION:
                 raise UnsupportedOpError(f"{_KINDS[op.kind]} cannot follow {_KINDS[last]}", "fusePlanDesc", self,
@@ -343,10 +383,20 @@ cdef class FusionPlanDescriptor(Descriptor):
         return problem
 
 
+def _plan_again(TensorDescriptor x not None, tuple operators not None, int algorithm):
+    """Return a plan from what `__reduce__` kept; what is no setting raises as the functions do."""
+    plan = miopenCreateFusionPlan(VERTICAL, x)
+    for function, *arguments in operators:
+        function(plan, *arguments)
+    if algorithm != ANY:
+        miopenFusionPlanConvolutionSetAlgo(plan, algorithm)
+    return plan
+
+
 cdef TensorDescriptor _output_of(ConvolutionDescriptor conv, TensorDescriptor x, TensorDescriptor w):
-    """The packed output, channels last where x is so."""
+    """The packed output, channels last where x is so; of one pixel that is in the strides of the axes of length 1."""
     lens = conv.output_lens(x, w)
-    last = x.len[1] > 1 and x.stride[1] == 1
+    last = x.len[1] > 1 and x.stride[1] == 1 and x.stride[x.ndim - 1] >= x.len[1]
     strides, size = [0] * len(lens), 1
     for axis in [*([1] if last else []), *range(len(lens) - 1, 1, -1), *([] if last else [1]), 0]:
         strides[axis], size = size, size * lens[axis]
@@ -390,7 +440,7 @@ def miopenCreateFusionPlan(fuseDirection, inputDesc):
 
 
 def miopenDestroyFusionPlan(fusePlanDesc):
-    """End the plan's life, and its operators'; using it afterwards is a BadParmError.
+    """End the plan's life, and its operators'; using one of them afterwards is a BadParmError.
 
     Parameters
     ----------
@@ -402,7 +452,11 @@ def miopenDestroyFusionPlan(fusePlanDesc):
     BadParmError
         For any other object.
     """
+    cdef FusionOperator op
     destroy(fusePlanDesc, FusionPlanDescriptor, "fusePlanDesc")
+    if fusePlanDesc is not None:
+        for op in (<FusionPlanDescriptor> fusePlanDesc).operators:
+            op.destroyed = True
 
 
 def miopenCreateOpConvForward(fusePlanDesc, convDesc, wDesc):
@@ -596,6 +650,8 @@ def miopenFusionPlanGetOp(fusePlanDesc, op_idx):
     """
     cdef FusionPlanDescriptor plan = _plan_of(fusePlanDesc)
     cdef int index = to_int(op_idx, "op_idx")
+    if not plan.operators:
+        raise BadParmError("a plan without operators", "op_idx", index, "miopenCreateOp... before")
     if index < 0 or index >= len(plan.operators):
         raise BadParmError("no such operator", "op_idx", index, f"0 to {len(plan.operators) - 1}")
     return plan.operators[index]
@@ -640,7 +696,7 @@ def miopenCompileFusionPlan(handle, fusePlanDesc):
         _compile_norm(h, plan)
         return
     problem = plan.problem(h, plan.input, None)
-    _prepare(h, problem, call, plan.algorithm, OWN)  # again, too: Find may have measured since
+    h.keep(problem, call, _best(h, problem, plan.algorithm, OWN))  # again, too: Find may have measured since
     plan.compiled = tuple(_algorithms(h, plan))
 
 
@@ -698,6 +754,12 @@ def miopenFusionPlanGetWorkSpaceSize(handle, fusePlanDesc, algo):
     return 0
 
 
+cdef int _require_convolution(FusionPlanDescriptor plan) except -1:
+    if plan.find(CONV) is None:
+        raise UnsupportedOpError("a plan without a convolution", "fusePlanDesc", plan, "miopenCreateOpConvForward")
+    return 0
+
+
 def miopenFusionPlanConvolutionGetAlgo(fusePlanDesc, requestAlgoCount):
     """Return the algorithms that a plan's convolution can take.
 
@@ -723,8 +785,7 @@ def miopenFusionPlanConvolutionGetAlgo(fusePlanDesc, requestAlgoCount):
     cdef int count = to_int(requestAlgoCount, "requestAlgoCount")
     if count < 1:
         raise BadParmError("no algorithms requested", "requestAlgoCount", count, ">= 1")
-    if plan.find(CONV) is None:
-        raise UnsupportedOpError("a plan without a convolution", "fusePlanDesc", plan, "miopenCreateOpConvForward")
+    _require_convolution(plan)
     numbers = plan.compiled
     if numbers is None:
         numbers = sorted({solver.algorithm for solver in registry.CONV if solver.direction == MX_FORWARD})
@@ -741,12 +802,15 @@ def miopenFusionPlanConvolutionSetAlgo(fusePlanDesc, algo):
 
     Raises
     ------
+    UnsupportedOpError
+        Where the plan has no convolution.
     BadParmError
         For an unknown algorithm.
     """
     cdef FusionPlanDescriptor plan = _plan_of(fusePlanDesc)
-    plan.algorithm = _algorithm(algo)
-    plan.stamp = next_stamp()
+    cdef int algorithm = _algorithm(algo)
+    _require_convolution(plan)
+    plan.algorithm, plan.stamp = algorithm, next_stamp()
 
 
 cdef class OperatorArgs(Descriptor):
@@ -761,6 +825,15 @@ cdef class OperatorArgs(Descriptor):
     cdef str described(self):
         return f"OperatorArgs({', '.join([repr(op) for op in self.given])})"
 
+    def __eq__(self, other):
+        return self is other
+
+    def __hash__(self):
+        return object.__hash__(self)
+
+    def __reduce__(self):
+        raise TypeError("operators' arguments are of one plan and memory of a device: set them anew")
+
 
 cdef OperatorArgs _args_of(object args, str name="args"):
     return <OperatorArgs> check_descriptor(args, OperatorArgs, name)
@@ -769,6 +842,8 @@ cdef OperatorArgs _args_of(object args, str name="args"):
 cdef FusionOperator _operator(object op, int kind, str name):
     if type(op) is not FusionOperator or (<FusionOperator> op).kind != kind:
         raise BadParmError("another kind of object", name, op, f"an operator, {_KINDS[kind]}")
+    if (<FusionOperator> op).destroyed:
+        raise BadParmError("the operator's plan was destroyed", name, op, "an operator of a live plan")
     return <FusionOperator> op
 
 
@@ -1024,6 +1099,28 @@ cdef int _require_input(FusionPlanDescriptor plan, TensorDescriptor x) except -1
     return 0
 
 
+def commanded(FusionPlanDescriptor plan not None, OperatorArgs args not None):
+    """Return what logs say of a plan: for each operator the function that made it, what that took, and its numbers.
+
+    These are the activation's descriptor, batch norm's epsilon, or what miopenSetOpArgsBatchNormForward and
+    ...Backward were given.
+    """
+    cdef FusionOperator op
+    cdef list found = []
+    for op in plan.operators:
+        function, *taken = op.settings()
+        given = args.given[op]
+        numbers = given
+        if op.kind == ACTIVATION or op.kind == ACTIVATION_BACKWARD:
+            numbers = given[2]
+        elif op.kind == NORM:
+            numbers = given[1][FUSED_EPSILON]
+        elif op.kind == CONV:
+            numbers = given[1][0]
+        found.append((function.__name__, taken, numbers))
+    return found
+
+
 cdef tuple _SLOT_NAMES = ("input", "w", "output", "z", "bias", "bnScale", "bnBias", "estimatedMean",
                           "estimatedVariance")
 
@@ -1086,7 +1183,7 @@ def miopenExecuteFusionPlan(handle, fusePlanDesc, inputDesc, input, outputDesc, 
         problem = plan.problem(h, xd, yd)
         invoker = h.remember(stamp, 3, number, number, problem.data, problem.size)
         if invoker is None:
-            _prepare(h, problem, number, plan.algorithm, OWN)
+            h.keep(problem, number, _best(h, problem, plan.algorithm, OWN))
             invoker = h.remember(stamp, 3, number, number, problem.data, problem.size)
     memset(scalars, 0, sizeof(scalars))
     op = plan.operators[0]

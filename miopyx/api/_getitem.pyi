@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 
 from miopyx.engine._handle import Handle
+from miopyx.engine._plan import Plan
 from miopyx.problem._descriptors import TensorDescriptor, _Int, _Ints
 from miopyx.runtime._buffers import _Data
 
@@ -26,6 +27,16 @@ def miopenGetitemBackward(
     slices: _Ints | None,
     offset: _Int,
 ) -> None: ...
+def plan_getitem_backward(
+    handle: Handle,
+    dy_desc: TensorDescriptor,
+    index_descs: Sequence[TensorDescriptor],
+    dx_desc: TensorDescriptor,
+    error_desc: TensorDescriptor | None,
+    dims: Sequence[_Int],
+    slices: Sequence[Sequence[_Int]],
+    offset: _Int,
+) -> Plan: ...
 
 __all__ = [
     "miopenGetGetitemWorkspaceSize",

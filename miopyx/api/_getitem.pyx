@@ -10,7 +10,8 @@ from miopyx.engine._handle cimport Handle, as_handle
 from miopyx.problem._descriptors cimport as_tensor
 from miopyx.problem._getitem cimport ITEM_DX, ITEM_DY, ITEM_ERROR, ITEM_INDEX, ITEM_MOST, GetitemProblem
 from miopyx.values._args cimport read_ints, to_int64
-from ._operation cimport arg_t, run_problem, sequence_of
+from miopyx.values._types cimport MX_GETITEM
+from ._operation cimport Signature, arg_t, run_problem, sequence_of
 
 from miopyx.errors import BadParmError, MIOpenNotImplementedError
 from miopyx.problem._getitem import GetitemProblem
@@ -133,6 +134,28 @@ def miopenGetitemBackward(handle, workspace, workspaceSizeInBytes, dyDesc, dy, i
     buffers[3 + count] = <arg_t> workspace
     run_problem(h, problem, 3 + count, order, buffers,
                 ("dy", "dx", "error", *[f"indexs[{i}]" for i in range(count)], "workspace"), NULL, OWN)
+
+
+def plan_getitem_backward(handle, dy_desc, index_descs, dx_desc, error_desc, dims, slices, offset):
+    """Body of Handle.getitem_backward."""
+    cdef int count, cuts, i
+    for values, name in ((index_descs, "index_descs"), (dims, "dims"), (slices, "slices")):
+        if not isinstance(values, (list, tuple)):
+            raise BadParmError("not a list", name, type(values).__name__, "a list")
+    count, cuts = _count(len(index_descs), "index_descs", ITEM_MOST), _count(len(slices), "slices", SLICES)
+    cdef list axes = _integers(dims, _count(len(dims), "dims", ITEM_MOST), "dims")
+    cdef list bounds = [_integers(slices[i], 4, f"slices[{i}]") for i in range(cuts)]
+    cdef int64_t first = to_int64(offset, "offset")
+    cdef tuple names = ("dy_desc", "dx_desc", *[f"index_descs[{i}]" for i in range(count)],
+                        *(("error_desc",) if count else ()))
+    cdef dict slots = {"dy": ITEM_DY, **{f"indexs[{i}]": ITEM_INDEX + i for i in range(count)}, "dx": ITEM_DX}
+    if count:
+        slots["error"] = ITEM_ERROR
+
+    def problem_of(flags, dy, dx, *others):
+        return GetitemProblem(dy, others[:count], dx, others[count] if count else None, axes, bounds, first)
+    signature = Signature(MX_GETITEM, problem_of, names, slots, scalars=0)
+    return signature.plan(handle, (dy_desc, dx_desc, *index_descs, *((error_desc,) if count else ())), 0, 0)
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

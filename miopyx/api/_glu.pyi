@@ -1,4 +1,5 @@
 from miopyx.engine._handle import Handle
+from miopyx.engine._plan import Plan
 from miopyx.problem._descriptors import TensorDescriptor, _Int
 from miopyx.runtime._buffers import _Data
 
@@ -20,6 +21,19 @@ def miopenGLUBackward(
     inputGrad: _Data,
     dim: _Int,
 ) -> None: ...
+def plan_glu_forward(
+    handle: Handle,
+    input_desc: TensorDescriptor,
+    output_desc: TensorDescriptor,
+    dim: _Int,
+) -> Plan: ...
+def plan_glu_backward(
+    handle: Handle,
+    input_desc: TensorDescriptor,
+    output_grad_desc: TensorDescriptor,
+    input_grad_desc: TensorDescriptor,
+    dim: _Int,
+) -> Plan: ...
 
 __all__ = [  # noqa: RUF022 - in the order of the header
     "miopenGLUForward",

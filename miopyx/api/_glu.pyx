@@ -83,4 +83,14 @@ def miopenGLUBackward(handle, inputDesc, input, outputGradDesc, outputGrad, inpu
     _BACKWARD.run(handle, descriptors, buffers, NULL, _axis(dim), 0)
 
 
+def plan_glu_forward(handle, input_desc, output_desc, dim):
+    """Body of Handle.glu_forward."""
+    return _FORWARD.plan(handle, (input_desc, output_desc), _axis(dim), 0)
+
+
+def plan_glu_backward(handle, input_desc, output_grad_desc, input_grad_desc, dim):
+    """Body of Handle.glu_backward."""
+    return _BACKWARD.plan(handle, (input_desc, output_grad_desc, input_grad_desc), _axis(dim), 0)
+
+
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

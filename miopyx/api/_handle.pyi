@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, SupportsFloat
 
 import pyopencl
@@ -7,6 +7,7 @@ from miopyx.engine._handle import Handle as _Handle
 from miopyx.engine._plan import Plan
 from miopyx.enums import (
     miopenBatchNormMode_t,
+    miopenLossReductionMode_t,
     miopenReduceCalculationNanPropagation_t,
     miopenReduceCalculationOp_t,
     miopenReduceExtremeOp_t,
@@ -310,6 +311,125 @@ class Handle(_Handle):
         bn_desc: TensorDescriptor,
         saved: bool = True,
         activ_desc: ActivationDescriptor | None = None,
+    ) -> Plan: ...
+    def cat_forward(
+        self,
+        x_descs: Sequence[TensorDescriptor],
+        y_desc: TensorDescriptor,
+        dim: _Int,
+    ) -> Plan: ...
+    def glu_forward(
+        self,
+        input_desc: TensorDescriptor,
+        output_desc: TensorDescriptor,
+        dim: _Int,
+    ) -> Plan: ...
+    def glu_backward(
+        self,
+        input_desc: TensorDescriptor,
+        output_grad_desc: TensorDescriptor,
+        input_grad_desc: TensorDescriptor,
+        dim: _Int,
+    ) -> Plan: ...
+    def prelu_backward(
+        self,
+        input_desc: TensorDescriptor,
+        weight_desc: TensorDescriptor,
+        doutput_desc: TensorDescriptor,
+        dinput_desc: TensorDescriptor,
+        dweight_desc: TensorDescriptor,
+    ) -> Plan: ...
+    def kthvalue_forward(
+        self,
+        input_desc: TensorDescriptor,
+        output_desc: TensorDescriptor,
+        indices_desc: TensorDescriptor,
+        k: _Int,
+        dim: _Int = -1,
+        keep_dim: bool = False,
+    ) -> Plan: ...
+    def getitem_backward(
+        self,
+        dy_desc: TensorDescriptor,
+        index_descs: Sequence[TensorDescriptor],
+        dx_desc: TensorDescriptor,
+        error_desc: TensorDescriptor | None,
+        dims: Sequence[_Int],
+        slices: Sequence[Sequence[_Int]] = (),
+        offset: _Int = 0,
+    ) -> Plan: ...
+    def rope_forward(
+        self,
+        x_desc: TensorDescriptor,
+        cos_desc: TensorDescriptor,
+        sin_desc: TensorDescriptor,
+        y_desc: TensorDescriptor,
+    ) -> Plan: ...
+    def rope_backward(
+        self,
+        dy_desc: TensorDescriptor,
+        cos_desc: TensorDescriptor,
+        sin_desc: TensorDescriptor,
+        dx_desc: TensorDescriptor,
+    ) -> Plan: ...
+    def soft_margin_loss_forward(
+        self,
+        input_desc: TensorDescriptor,
+        target_desc: TensorDescriptor,
+        output_desc: TensorDescriptor,
+        reduction: miopenLossReductionMode_t | _Int | str = 0,
+    ) -> Plan: ...
+    def soft_margin_loss_backward(
+        self,
+        input_desc: TensorDescriptor,
+        target_desc: TensorDescriptor,
+        doutput_desc: TensorDescriptor,
+        dinput_desc: TensorDescriptor,
+        reduction: miopenLossReductionMode_t | _Int | str = 0,
+    ) -> Plan: ...
+    def multi_margin_loss_forward(
+        self,
+        input_desc: TensorDescriptor,
+        target_desc: TensorDescriptor,
+        weight_desc: TensorDescriptor,
+        output_desc: TensorDescriptor,
+        p: _Int = 1,
+        margin: SupportsFloat = 1.0,
+        reduction: miopenLossReductionMode_t | _Int | str = 0,
+    ) -> Plan: ...
+    def fused_adam(
+        self,
+        param_desc: TensorDescriptor,
+        grad_desc: TensorDescriptor,
+        exp_avg_desc: TensorDescriptor,
+        exp_avg_sq_desc: TensorDescriptor,
+        state_step_desc: TensorDescriptor,
+        max_exp_avg_sq_desc: TensorDescriptor | None = None,
+        grad_scale_desc: TensorDescriptor | None = None,
+        found_inf_desc: TensorDescriptor | None = None,
+        lr: SupportsFloat = 0.001,
+        beta1: SupportsFloat = 0.9,
+        beta2: SupportsFloat = 0.999,
+        weight_decay: SupportsFloat = 0.0,
+        eps: SupportsFloat = 1e-08,
+        maximize: bool = False,
+        adamw: bool = False,
+    ) -> Plan: ...
+    def transformers_adam_w(
+        self,
+        param_desc: TensorDescriptor,
+        grad_desc: TensorDescriptor,
+        exp_avg_desc: TensorDescriptor,
+        exp_avg_sq_desc: TensorDescriptor,
+        state_step_desc: TensorDescriptor,
+        grad_scale_desc: TensorDescriptor | None = None,
+        found_inf_desc: TensorDescriptor | None = None,
+        lr: SupportsFloat = 0.001,
+        beta1: SupportsFloat = 0.9,
+        beta2: SupportsFloat = 0.999,
+        weight_decay: SupportsFloat = 0.0,
+        eps: SupportsFloat = 1e-08,
+        correct_bias: bool = True,
     ) -> Plan: ...
 
 def miopenCreate() -> Handle: ...

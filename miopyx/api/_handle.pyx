@@ -8,9 +8,17 @@ from miopyx.enums import miopenStatus_t
 from miopyx.errors import BadParmError
 
 from ._activation import plan_activation_backward, plan_activation_forward
+from ._adam import plan_fused_adam, plan_transformers_adam_w
 from ._batchnorm import plan_batch_norm_backward, plan_batch_norm_inference, plan_batch_norm_training
+from ._cat import plan_cat_forward
 from ._convolution import build_ahead, plan_backward_data, plan_backward_weights, plan_forward
 from ._fusion import plan_bias_activation
+from ._getitem import plan_getitem_backward
+from ._glu import plan_glu_backward, plan_glu_forward
+from ._kthvalue import plan_kthvalue_forward
+from ._losses import (
+    plan_multi_margin_loss_forward, plan_soft_margin_loss_backward, plan_soft_margin_loss_forward,
+)
 from ._lrn import plan_lrn_backward, plan_lrn_forward
 from ._pooling import plan_pooling_backward, plan_pooling_forward
 from ._layernorm import (
@@ -18,8 +26,10 @@ from ._layernorm import (
     plan_layer_norm_backward, plan_layer_norm_forward, plan_t5_layer_norm_backward, plan_t5_layer_norm_forward,
 )
 from ._dropout import plan_dropout_backward, plan_dropout_forward
+from ._prelu import plan_prelu_backward
 from ._reduce import plan_reduce_calculation, plan_reduce_extreme, plan_reduce_tensor
 from ._rnn import plan_rnn_backward_data, plan_rnn_backward_weights, plan_rnn_forward
+from ._rope import plan_rope_backward, plan_rope_forward
 from ._softmax import plan_softmax_backward, plan_softmax_forward
 from ._tensor_ops import (
     plan_cast_tensor, plan_copy_tensor, plan_op_tensor, plan_scale_tensor, plan_set_tensor, plan_transform_tensor,
@@ -875,6 +885,299 @@ class Handle(_Handle):
         return plan_group_norm_backward(self, dy_desc, x_desc, dx_desc, mean_desc, rstd_desc, num_groups, weight_desc,
                                         dw_desc,
                                         db_desc)
+
+    def cat_forward(self, x_descs, y_desc, dim):
+        """Return a prepared plan: ``plan(*xs, y)`` puts the tensors of xs one behind the other along axis `dim`.
+
+        Parameters
+        ----------
+        x_descs : list of TensorDescriptor
+            1 to 15.
+        y_desc : TensorDescriptor
+        dim : int
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenCatForward raises for descriptors that do not fit each other.
+        """
+        return plan_cat_forward(self, x_descs, y_desc, dim)
+
+    def glu_forward(self, input_desc, output_desc, dim):
+        """Return a prepared plan: ``plan(input, output)`` computes a / (1 + e^-b) of the halves a, b along axis `dim`.
+
+        Parameters
+        ----------
+        input_desc, output_desc : TensorDescriptor
+            output has half of input's length along dim.
+        dim : int
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenGLUForward raises for descriptors that do not fit each other.
+        """
+        return plan_glu_forward(self, input_desc, output_desc, dim)
+
+    def glu_backward(self, input_desc, output_grad_desc, input_grad_desc, dim):
+        """Return a prepared plan: ``plan(input, outputGrad, inputGrad)`` computes inputGrad, which may be input.
+
+        Parameters
+        ----------
+        input_desc, output_grad_desc, input_grad_desc : TensorDescriptor
+        dim : int
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenGLUBackward raises for descriptors that do not fit each other.
+        """
+        return plan_glu_backward(self, input_desc, output_grad_desc, input_grad_desc, dim)
+
+    def prelu_backward(self, input_desc, weight_desc, doutput_desc, dinput_desc, dweight_desc):
+        """Return a prepared plan: ``plan(input, weight, doutput, dinput, dweight)`` computes dinput and dweight.
+
+        Parameters
+        ----------
+        input_desc, weight_desc, doutput_desc, dinput_desc, dweight_desc : TensorDescriptor
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenPReLUBackward raises for descriptors that do not fit each other.
+        """
+        return plan_prelu_backward(self, input_desc, weight_desc, doutput_desc, dinput_desc, dweight_desc)
+
+    def kthvalue_forward(self, input_desc, output_desc, indices_desc, k, dim=-1, keep_dim=False):
+        """Return a prepared plan: ``plan(input, output, indices)`` finds the k-th smallest number of each row.
+
+        Parameters
+        ----------
+        input_desc, output_desc, indices_desc : TensorDescriptor
+            output and the int64 indices lack the axis, with keep_dim it has length 1.
+        k : int
+            From 1 on.
+        dim : int
+            The axis of the rows, below 0 counted from the end.
+        keep_dim : bool
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenKthvalueForward raises for descriptors that do not fit each other.
+        """
+        return plan_kthvalue_forward(self, input_desc, output_desc, indices_desc, k, dim, keep_dim)
+
+    def getitem_backward(self, dy_desc, index_descs, dx_desc, error_desc, dims, slices=(), offset=0):
+        """Return a prepared plan: ``plan(dy, *indexs, dx, error)`` adds dy to the places of dx that the indices name.
+
+        Without indices it takes no error.
+
+        Parameters
+        ----------
+        dy_desc, dx_desc : TensorDescriptor
+        index_descs : list of TensorDescriptor
+            0 to 5.
+        error_desc : TensorDescriptor or None
+        dims : list of int
+            The axes of dx that are indexed, as many as there are indices.
+        slices : list of (axis, start, end, step), optional
+            At most 16.
+        offset : int
+            Places that dx's first axis begins later.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenGetitemBackward raises for descriptors that do not fit each other.
+        """
+        return plan_getitem_backward(self, dy_desc, index_descs, dx_desc, error_desc, dims, slices, offset)
+
+    def rope_forward(self, x_desc, cos_desc, sin_desc, y_desc):
+        """Return a prepared plan: ``plan(x, cos, sin, y)`` rotates pairs of neighbours; y may be x.
+
+        Parameters
+        ----------
+        x_desc, cos_desc, sin_desc, y_desc : TensorDescriptor
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenRoPEForward raises for descriptors that do not fit each other.
+        """
+        return plan_rope_forward(self, x_desc, cos_desc, sin_desc, y_desc)
+
+    def rope_backward(self, dy_desc, cos_desc, sin_desc, dx_desc):
+        """Return a prepared plan: ``plan(dy, cos, sin, dx)`` computes dx, which may be dy.
+
+        Parameters
+        ----------
+        dy_desc, cos_desc, sin_desc, dx_desc : TensorDescriptor
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenRoPEBackward raises for descriptors that do not fit each other.
+        """
+        return plan_rope_backward(self, dy_desc, cos_desc, sin_desc, dx_desc)
+
+    def soft_margin_loss_forward(self, input_desc, target_desc, output_desc, reduction=0):
+        """Return a prepared plan: ``plan(input, target, output)`` computes log(1 + e^(-input target)).
+
+        Parameters
+        ----------
+        input_desc, target_desc, output_desc : TensorDescriptor
+        reduction : miopenLossReductionMode_t, optional
+            Default: none.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenSoftMarginLossForward raises for descriptors that do not fit each other.
+        """
+        return plan_soft_margin_loss_forward(self, input_desc, target_desc, output_desc, reduction)
+
+    def soft_margin_loss_backward(self, input_desc, target_desc, doutput_desc, dinput_desc, reduction=0):
+        """Return a prepared plan: ``plan(input, target, doutput, dinput)`` computes dinput.
+
+        Parameters
+        ----------
+        input_desc, target_desc, doutput_desc, dinput_desc : TensorDescriptor
+        reduction : miopenLossReductionMode_t, optional
+            Default: none.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenSoftMarginLossBackward raises for descriptors that do not fit each other.
+        """
+        return plan_soft_margin_loss_backward(self, input_desc, target_desc, doutput_desc, dinput_desc, reduction)
+
+    def multi_margin_loss_forward(self, input_desc, target_desc, weight_desc, output_desc, p=1, margin=1.0,
+                                  reduction=0):
+        """Return a prepared plan: ``plan(input, target, weight, output, margin)`` computes losses of rows.
+
+        Parameters
+        ----------
+        input_desc, target_desc, weight_desc, output_desc : TensorDescriptor
+        p : int
+            1 or 2.
+        margin : float
+            What a call takes that passes none.
+        reduction : miopenLossReductionMode_t, optional
+            Default: none.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenMultiMarginLossForward raises for descriptors that do not fit each other.
+        """
+        return plan_multi_margin_loss_forward(self, input_desc, target_desc, weight_desc, output_desc, p, margin,
+                                              reduction)
+
+    def fused_adam(self, param_desc, grad_desc, exp_avg_desc, exp_avg_sq_desc, state_step_desc,
+                   max_exp_avg_sq_desc=None, grad_scale_desc=None, found_inf_desc=None, lr=1e-3, beta1=0.9, beta2=0.999,
+                   weight_decay=0.0, eps=1e-8, maximize=False, adamw=False):
+        """Return a prepared plan: ``plan(param, grad, expAvg, expAvgSq, stateStep, lr)`` takes a step of Adam.
+
+        The number of the step is counted in stateStep, on the device.  With `max_exp_avg_sq_desc` it is AMSGrad, and
+        the plan takes maxExpAvgSq before stateStep; gradScale and foundInf stand behind that where they have a
+        descriptor.
+
+        Parameters
+        ----------
+        param_desc, grad_desc, exp_avg_desc, exp_avg_sq_desc, state_step_desc : TensorDescriptor
+        max_exp_avg_sq_desc, grad_scale_desc, found_inf_desc : TensorDescriptor, optional
+        lr : float
+            What a call takes that passes none.
+        beta1, beta2, weight_decay, eps : float
+        maximize, adamw : bool
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenFusedAdam raises for descriptors that do not fit each other.
+        """
+        return plan_fused_adam(self, param_desc, grad_desc, exp_avg_desc, exp_avg_sq_desc, state_step_desc,
+                               max_exp_avg_sq_desc, grad_scale_desc, found_inf_desc, lr, beta1, beta2, weight_decay,
+                               eps, maximize, adamw)
+
+    def transformers_adam_w(self, param_desc, grad_desc, exp_avg_desc, exp_avg_sq_desc, state_step_desc,
+                            grad_scale_desc=None, found_inf_desc=None, lr=1e-3, beta1=0.9, beta2=0.999,
+                            weight_decay=0.0, eps=1e-8, correct_bias=True):
+        """Return a prepared plan: ``plan(param, grad, expAvg, expAvgSq, stateStep, lr)`` takes a step of AdamW.
+
+        It is that of Hugging Face's Transformers.
+
+        Parameters
+        ----------
+        param_desc, grad_desc, exp_avg_desc, exp_avg_sq_desc, state_step_desc : TensorDescriptor
+        grad_scale_desc, found_inf_desc : TensorDescriptor, optional
+            As for fused_adam.
+        lr, beta1, beta2, weight_decay, eps : float
+            As for fused_adam.
+        correct_bias : bool
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenTransformersAdamW raises for descriptors that do not fit each other.
+        """
+        return plan_transformers_adam_w(self, param_desc, grad_desc, exp_avg_desc, exp_avg_sq_desc, state_step_desc,
+                                        grad_scale_desc, found_inf_desc, lr, beta1, beta2, weight_decay, eps,
+                                        correct_bias)
 
 
 def _handle(handle):

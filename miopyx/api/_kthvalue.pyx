@@ -24,6 +24,17 @@ cdef Signature _FORWARD = Signature(
     ("inputDesc", "outputDesc", "indicesDesc"), {"input": KTH_X, "output": KTH_Y, "indices": KTH_INDICES}, scalars=0)
 
 
+cdef int64_t _flags(object k, object dim, object keep_dim, str name) except -1:
+    cdef int64_t number = to_int64(k, "k")
+    cdef int axis = to_int(dim, "dim")
+    cdef bint kept = to_flag(keep_dim, name)
+    if number < 1 or number > LARGEST:
+        raise BadParmError("number of a k-th value", "k", number, "1 ... the length of dim")
+    if axis < -MX_AXES or axis >= MX_AXES:
+        raise BadParmError("axis of a k-th value", "dim", axis, "an axis of inputDesc")
+    return number << K | (axis + MX_AXES) << AXIS | kept
+
+
 def miopenKthvalueForward(handle, inputDesc, input, outputDesc, output, indicesDesc, indices, k, dim, keepDim):
     """The k-th smallest number of each row of input along axis dim, and the first place in the row where it is.
 
@@ -55,16 +66,14 @@ def miopenKthvalueForward(handle, inputDesc, input, outputDesc, output, indicesD
         For another type, more dimensions, and rows of 2^31 numbers.
     """
     require_handle(handle)
-    cdef int64_t number = to_int64(k, "k")
-    cdef int axis = to_int(dim, "dim")
-    cdef bint kept = to_flag(keepDim, "keepDim")
     cdef arg_t[3] descriptors = [<arg_t> inputDesc, <arg_t> outputDesc, <arg_t> indicesDesc]
     cdef arg_t[3] buffers = [<arg_t> input, <arg_t> output, <arg_t> indices]
-    if number < 1 or number > LARGEST:
-        raise BadParmError("number of a k-th value", "k", number, "1 ... the length of dim")
-    if axis < -MX_AXES or axis >= MX_AXES:
-        raise BadParmError("axis of a k-th value", "dim", axis, "an axis of inputDesc")
-    _FORWARD.run(handle, descriptors, buffers, NULL, number << K | (axis + MX_AXES) << AXIS | kept, 0)
+    _FORWARD.run(handle, descriptors, buffers, NULL, _flags(k, dim, keepDim, "keepDim"), 0)
+
+
+def plan_kthvalue_forward(handle, input_desc, output_desc, indices_desc, k, dim, keep_dim):
+    """Body of Handle.kthvalue_forward."""
+    return _FORWARD.plan(handle, (input_desc, output_desc, indices_desc), _flags(k, dim, keep_dim, "keep_dim"), 0)
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

@@ -1,6 +1,7 @@
 from typing import SupportsFloat
 
 from miopyx.engine._handle import Handle
+from miopyx.engine._plan import Plan
 from miopyx.enums import miopenLossReductionMode_t
 from miopyx.problem._descriptors import TensorDescriptor, _Int
 from miopyx.runtime._buffers import _Data
@@ -62,6 +63,31 @@ def miopenMultiMarginLossForward(
     workspace: _Data | None,
     workspaceSizeInBytes: _Int,
 ) -> None: ...
+def plan_soft_margin_loss_forward(
+    handle: Handle,
+    input_desc: TensorDescriptor,
+    target_desc: TensorDescriptor,
+    output_desc: TensorDescriptor,
+    reduction: miopenLossReductionMode_t | _Int | str,
+) -> Plan: ...
+def plan_soft_margin_loss_backward(
+    handle: Handle,
+    input_desc: TensorDescriptor,
+    target_desc: TensorDescriptor,
+    doutput_desc: TensorDescriptor,
+    dinput_desc: TensorDescriptor,
+    reduction: miopenLossReductionMode_t | _Int | str,
+) -> Plan: ...
+def plan_multi_margin_loss_forward(
+    handle: Handle,
+    input_desc: TensorDescriptor,
+    target_desc: TensorDescriptor,
+    weight_desc: TensorDescriptor,
+    output_desc: TensorDescriptor,
+    p: _Int,
+    margin: SupportsFloat,
+    reduction: miopenLossReductionMode_t | _Int | str,
+) -> Plan: ...
 
 __all__ = [  # noqa: RUF022 - in the order of the header
     "miopenGetSoftMarginLossForwardWorkspaceSize",

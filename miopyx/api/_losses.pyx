@@ -6,6 +6,7 @@ Names and argument order are the header's; output pointers became return values 
 from libc.stdint cimport int64_t
 
 from miopyx.engine._binding cimport workspace_bytes
+from miopyx.engine._plan cimport Plan
 from miopyx.problem._elements cimport MARGIN_DX, MARGIN_DY, MARGIN_T, MARGIN_X
 from miopyx.problem._multimargin cimport MULTI_TARGET, MULTI_WEIGHT, MULTI_X, MULTI_Y
 from miopyx.values._args cimport raise_unknown, to_double, to_int64, to_member
@@ -25,7 +26,8 @@ cdef Signature _SOFT_BACKWARD = Signature(
 cdef Signature _MULTI = Signature(
     MX_MULTI_MARGIN, lambda flags, *descriptors: MultiMarginProblem(flags >> 2, flags & 3, *descriptors),
     ("inputDesc", "targetDesc", "weightDesc", "outputDesc"),
-    {"input": MULTI_X, "target": MULTI_TARGET, "weight": MULTI_WEIGHT, "output": MULTI_Y}, scalars=1)
+    {"input": MULTI_X, "target": MULTI_TARGET, "weight": MULTI_WEIGHT, "output": MULTI_Y},
+    (("margin", 1.0),), scalars=1)
 
 
 cdef int _reduction(object reduction) except -1:
@@ -201,6 +203,25 @@ def miopenMultiMarginLossForward(handle, inputDesc, input, targetDesc, target, w
     cdef arg_t[5] buffers = [<arg_t> input, <arg_t> target, <arg_t> weight, <arg_t> output, <arg_t> workspace]
     _MULTI.run(handle, descriptors, buffers, numbers, _multi_flags(p, reduction), 0,
                workspace_bytes(workspaceSizeInBytes))
+
+
+def plan_soft_margin_loss_forward(handle, input_desc, target_desc, output_desc, reduction):
+    """Body of Handle.soft_margin_loss_forward."""
+    return _SOFT.plan(handle, (input_desc, target_desc, output_desc), _reduction(reduction), 0)
+
+
+def plan_soft_margin_loss_backward(handle, input_desc, target_desc, doutput_desc, dinput_desc, reduction):
+    """Body of Handle.soft_margin_loss_backward."""
+    return _SOFT_BACKWARD.plan(handle, (input_desc, target_desc, doutput_desc, dinput_desc), _reduction(reduction), 0)
+
+
+def plan_multi_margin_loss_forward(handle, input_desc, target_desc, weight_desc, output_desc, p, margin, reduction):
+    """Body of Handle.multi_margin_loss_forward."""
+    cdef double number = to_double(margin, "margin")
+    cdef Plan plan = _MULTI.plan(handle, (input_desc, target_desc, weight_desc, output_desc),
+                                 _multi_flags(p, reduction), 0)
+    plan.default[0] = number
+    return plan
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

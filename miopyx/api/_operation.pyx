@@ -17,6 +17,8 @@ from miopyx.problem._descriptors cimport Descriptor, TensorDescriptor, check_des
 from miopyx.problem._problem cimport Problem
 from miopyx.values._types cimport MX_SCALARS, MX_SLOTS
 
+import re
+
 from miopyx.choose import preparing
 from miopyx.errors import BadParmError
 
@@ -110,7 +112,7 @@ cdef class Signature:
         cdef Plan plan
         cdef dict kept = {}  # a descriptor that stands in several places is watched once
         cdef int i
-        names = [name.replace("Desc", "_desc") for name in self.descriptor_names]
+        names = [re.sub("[A-Z]", lambda m: f"_{m[0].lower()}", name) for name in self.descriptor_names]
         for descriptor, kind, name in zip(descriptors, self.kinds, names):
             kept.setdefault(id(check_descriptor(descriptor, kind, name)), (descriptor, name))
         problem = self.problem_of(flags, *descriptors)

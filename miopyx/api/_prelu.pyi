@@ -1,4 +1,5 @@
 from miopyx.engine._handle import Handle
+from miopyx.engine._plan import Plan
 from miopyx.problem._descriptors import TensorDescriptor, _Int
 from miopyx.runtime._buffers import _Data
 
@@ -20,6 +21,14 @@ def miopenPReLUBackward(
     dweightDesc: TensorDescriptor,
     dweight: _Data,
 ) -> None: ...
+def plan_prelu_backward(
+    handle: Handle,
+    input_desc: TensorDescriptor,
+    weight_desc: TensorDescriptor,
+    doutput_desc: TensorDescriptor,
+    dinput_desc: TensorDescriptor,
+    dweight_desc: TensorDescriptor,
+) -> Plan: ...
 
 __all__ = [
     "miopenGetPReLUBackwardWorkspaceSize",

@@ -89,4 +89,9 @@ def miopenPReLUBackward(handle, workspace, workspaceSizeInBytes, inputDesc, inpu
     _BACKWARD.run(handle, descriptors, buffers, NULL, 0, 0, workspace_bytes(workspaceSizeInBytes))
 
 
+def plan_prelu_backward(handle, input_desc, weight_desc, doutput_desc, dinput_desc, dweight_desc):
+    """Body of Handle.prelu_backward."""
+    return _BACKWARD.plan(handle, (input_desc, weight_desc, doutput_desc, dinput_desc, dweight_desc), 0, 0)
+
+
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

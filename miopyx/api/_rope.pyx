@@ -74,4 +74,14 @@ def miopenRoPEBackward(handle, dyDesc, dy, cosDesc, cos, sinDesc, sin, dxDesc, d
     _BACKWARD.run(handle, descriptors, buffers, NULL, 0, 0)
 
 
+def plan_rope_forward(handle, x_desc, cos_desc, sin_desc, y_desc):
+    """Body of Handle.rope_forward."""
+    return _FORWARD.plan(handle, (x_desc, cos_desc, sin_desc, y_desc), 0, 0)
+
+
+def plan_rope_backward(handle, dy_desc, cos_desc, sin_desc, dx_desc):
+    """Body of Handle.rope_backward."""
+    return _BACKWARD.plan(handle, (dy_desc, cos_desc, sin_desc, dx_desc), 0, 0)
+
+
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

@@ -13,7 +13,11 @@ from math import prod
 from typing import Any
 
 from miopyx import enums
+from miopyx.problem._activation import ActivationDescriptor
 from miopyx.problem._descriptors import TensorDescriptor
+
+from ._batchnorm import miopenDeriveBNTensorDescriptor
+from ._fusion import commanded
 
 _SUFFIX = {"float32": "", "float16": "fp16", "bfloat16": "bfp16", "float64": "fp64"}
 # Axes from the outermost to the innermost in memory, the driver's default first.
@@ -196,14 +200,16 @@ def _norm(name: str, given: Given) -> Finish:
     tensors = _by_role(given, *roles)
     x = tensors["x"]
     kind = next((kind for word, kind in _NORMS.items() if word in name.lower()), "layernorm")
-    words, comments = sizes(_operation(kind, x), tensors)
+    if kind == "groupnorm":
+        n, c, *spatial = x.lens
+        flags = zip(("-n", "-c", "-D", "-H", "-W"), (n, c, *(0,) * (3 - len(spatial)), *spatial), strict=True)
+        words = " ".join([_operation(kind, x), *(f"{flag} {n}" for flag, n in flags)])
+    else:
+        words = f"{_operation(kind, x)} -X {_lens(x)}"
+    comments = _strides(tensors)
     mode = int(given["mode"]) if "mode" in given else (given.get("weightDesc") is not None) + _NORM_BASE.get(kind, 0)
     number = next((given[key] for key in ("normalized_dim", "normalizedDim", "num_groups", "numGroups")
                    if key in given), None)
-    if kind == "t5layernorm" and len(x.lens) < 3:
-        raise KeyError(len(x.lens))  # written as four dimensions, the last one is another
-    if number is not None and kind != "groupnorm" and int(number) >= len(x.lens):
-        number = max(4, len(x.lens))
     flag = "" if number is None else f" -{'g' if kind == 'groupnorm' else 'o'} {int(number)}"
     command = f"{words} -F {1 if forward else 2} -m {mode}{flag}"
     return lambda numbers: commented(
@@ -270,7 +276,7 @@ def _reduce_tensor(name: str, given: Given) -> Finish:
     desc = given["reduceTensorDesc" if name.startswith("miopen") else "reduceDesc"]
     if c.dtype != a.dtype:
         raise KeyError(c.dtype)
-    comments = [f"strides of {role} {braces(t.strides)}" for role, t in (("A", a), ("C", c)) if not _dense(t)]
+    comments = _strides({"A": a, "C": c})
     axes = ",".join(str(i) for i, n in enumerate(c.lens) if n == 1)
     command = (f"{_operation('reduce', a)} -D {','.join(map(str, a.lens))} -R {axes} -O {int(desc.op)} "
                f"-C {int(desc.comp_type)} -N {int(desc.nan_propagation)} -I {int(desc.indices)}")
@@ -285,8 +291,7 @@ def _reduce_axis(name: str, given: Given) -> Finish:
                f"-O {op}")
     if kind == "Calculation":
         command += f" -N {_member('miopenReduceCalculationNanPropagation_t', given['nanPropagation'])}"
-    comments = [] if _dense(x) else [f"strides of x {braces(x.strides)}"]
-    return lambda numbers: commented(f"{command} -t 1", comments)
+    return lambda numbers: commented(f"{command} -t 1", _strides({"x": x}))
 
 
 def _dense(desc: TensorDescriptor) -> bool:
@@ -298,12 +303,21 @@ def _dense(desc: TensorDescriptor) -> bool:
     return dense
 
 
+def _strides(tensors: Mapping[str, TensorDescriptor]) -> list[str]:
+    """Return remarks about the tensors that do not lie as the driver's do."""
+    return [f"strides of {role} {braces(desc.strides)}" for role, desc in tensors.items() if not _dense(desc)]
+
+
+def _lens(desc: TensorDescriptor) -> str:
+    return "x".join(map(str, desc.lens))
+
+
 def _dropout(name: str, given: Given) -> Finish:
     forward = _is_forward(name)
     desc, roles = given["dropoutDesc"], ("x", "y") if forward else ("dy", "dx")
     tensors = _by_role(given, *roles)
     x = tensors[roles[0]]
-    comments = [f"strides of {role} {braces(t.strides)}" for role, t in tensors.items() if not _dense(t)]
+    comments = _strides(tensors)
     command = (f"{_operation('dropout', x)} -F {1 if forward else 2} -d {','.join(map(str, x.lens))} "
                f"-p {scalar(desc.dropout)} -l {desc.seed & 0xFFFFFFFF} -m {desc.seed >> 32} -e {int(desc.use_mask)}")
     return lambda numbers: commented(f"{command} -t 1", comments)
@@ -335,6 +349,254 @@ def _tensor_op(name: str, given: Given) -> Finish:
         comments)
 
 
+# What is tensors with lengths as flags
+
+
+def _described(given: Given, **roles: str) -> dict[str, TensorDescriptor]:
+    """Return descriptors by what remarks call them."""
+    return {role: given[f"{name}Desc"] for role, name in roles.items()}
+
+
+def _plainly(command: str, comments: list[str]) -> Finish:
+    return lambda numbers: commented(f"{command} -t 1", comments)
+
+
+def _cat(name: str, given: Given) -> Finish:
+    descs: list[TensorDescriptor] = list(given["xDescs"])
+    if not 1 <= len(descs) <= 8:
+        raise KeyError(len(descs))
+    words = [f"-{i + 1} {_lens(desc)}" for i, desc in enumerate(descs)] + (["-2 ''"] if len(descs) == 1 else [])
+    tensors = {f"x{i + 1}": desc for i, desc in enumerate(descs)} | {"y": given["yDesc"]}
+    return _plainly(f"{_operation('cat', descs[0])} {' '.join(words)} -d {int(given['dim'])}", _strides(tensors))
+
+
+def _ctc(name: str, given: Given) -> Finish:
+    tensors, desc = _described(given, probs="probs", gradients="gradients"), given["ctcLossDesc"]
+    steps, samples, classes = tensors["probs"].lens
+    lengths = [[int(n) for n in given[key]] for key in ("inputLengths", "labelLengths")]
+    inputs, labels = (",".join(map(str, some)) for some in lengths)
+    more = [] if max(lengths[0]) == steps else [f"{steps} steps"]
+    return _plainly(f"{_operation('ctc', tensors['probs'])} -n {samples} -c {classes - 1} -k {inputs} -l {labels} "
+                    f"-b {desc.blank_label_id} -m {int(desc.apply_softmax_layer)}", more + _strides(tensors))
+
+
+def _glu(name: str, given: Given) -> Finish:
+    forward = _is_forward(name)
+    tensors = (_described(given, x="input", y="output") if forward else
+               _described(given, x="input", dy="outputGrad", dx="inputGrad"))
+    return _plainly(f"{_operation('glu', tensors['x'])} -D {_lens(tensors['x'])} -R {int(given['dim'])} "
+                    f"-F {int(forward)}", _strides(tensors))
+
+
+def _prelu(name: str, given: Given) -> Finish:
+    tensors = _described(given, x="input", dy="doutput", dx="dinput")
+    more = [] if tensors["dy"].dtype == tensors["x"].dtype else [f"dy {tensors['dy'].dtype}"]
+    return _plainly(f"{_operation('prelu', tensors['x'])} -D {_lens(tensors['x'])} -P {given['weightDesc'].lens[0]}",
+                    more + _strides(tensors))
+
+
+def _gapped(tensors: Mapping[str, TensorDescriptor]) -> bool:
+    """Whether all have a gap behind each element, as the driver's tensors that are not contiguous."""
+    return all(desc.strides == tuple(2 * prod(desc.lens[i + 1:]) for i in range(len(desc.lens)))
+               for desc in tensors.values())
+
+
+def _kth(name: str, given: Given) -> Finish:
+    tensors = _described(given, x="input", y="output", indices="indices")
+    gapped = _gapped(tensors)
+    return _plainly(
+        f"{_operation('kthvalue', tensors['x'])} -D {_lens(tensors['x'])} -k {int(given['k'])} "
+        f"-d {int(given.get('dim', -1))} -K {int(given.get('keepDim', False))}{' -c 0' if gapped else ''}",
+        [] if gapped else _strides(tensors))
+
+
+def _getitem(name: str, given: Given) -> Finish:
+    tensors, indices = _described(given, dy="dy", dx="dx"), list(given.get("indexDescs") or ())
+    dims = [int(dim) for dim in given.get("dims") or ()]
+    slices = [int(n) for part in given.get("slices") or () for n in (
+        part if isinstance(part, (list, tuple)) else (part,))]
+    words = [f"-O {_lens(tensors['dy'])}", *([f"-D {','.join(map(_lens, indices))}"] if indices else []),
+             f"-N {_lens(tensors['dx'])} -1 {len(indices)} -2 {len(dims)}",
+             *([f"-3 {','.join(map(str, dims))}"] if dims else []),
+             *([f"-4 {len(slices) // 4} -5 {','.join(map(str, slices))}"] if slices else []),
+             f"-6 {int(given.get('offset', 0))}"]
+    more = [f"{desc.dtype} indices" for desc in indices[:1] if desc.dtype != "int32"]
+    return _plainly(f"{_operation('getitem', tensors['dx'])} {' '.join(words)}", more + _strides(tensors))
+
+
+_REDUCTIONS = ("none", "sum", "mean")
+
+
+def _reduction(given: Given) -> str:
+    return _REDUCTIONS[_member("miopenLossReductionMode_t", given.get("reduction", 0))]
+
+
+def _soft_margin(name: str, given: Given) -> Finish:
+    forward = _is_forward(name)
+    tensors = _described(given, x="input", t="target", **({} if forward else {"dy": "doutput", "dx": "dinput"}))
+    x = tensors["x"]
+    command = (f"{_operation('softmarginloss', x)} -D {_lens(x)} -R {_reduction(given)} -F {1 if forward else 2}")
+    if _gapped(tensors):
+        return _plainly(f"{command} -C 0", [])
+    if not _dense(x):
+        command += f" -S {'x'.join(map(str, x.strides))}"
+    return _plainly(command, _strides({role: desc for role, desc in tensors.items() if role != "x"}))
+
+
+def _multi_margin(name: str, given: Given) -> Finish:
+    tensors = _described(given, x="input", t="target", w="weight")
+    gapped = _gapped(tensors)
+    command = (f"{_operation('multimarginloss', tensors['x'])} -D {_lens(tensors['x'])} -R {_reduction(given)} "
+               f"--power {int(given.get('p', 1))}{' -C 0' if gapped else ''}")
+    comments = [] if gapped else _strides(tensors)
+    return lambda numbers: commented(
+        f"{command} --margin {scalar(numbers.get('margin', given.get('margin', 1)))} -t 1", comments)
+
+
+def _rope(name: str, given: Given) -> Finish:
+    forward = _is_forward(name)
+    tensors = _by_role(given, *(("x", "y") if forward else ("dy", "dx")), "cos", "sin")
+    x = next(iter(tensors.values()))
+    more = [] if tensors["cos"].lens == (x.lens[1:] or x.lens) else [f"cos {braces(tensors['cos'].lens)}"]
+    return _plainly(f"{_operation('rope', x)} -X {_lens(x)} -F {int(forward)}", more + _strides(tensors))
+
+
+def _adam(name: str, given: Given) -> Finish:
+    transformers, p = "ransformers" in name, given["paramDesc" if "paramDesc" in given else "paramInDesc"]
+    grad = given["gradDesc" if "gradDesc" in given else "gradInDesc"]
+    amp = any(given.get(key) is not None for key in ("gradScaleDesc", "foundInfDesc"))
+    amsgrad = bool(given["amsgrad"] if "amsgrad" in given else given.get("maxExpAvgSqDesc") is not None)
+    if transformers:
+        operation, words = "transformersadamw", f"-c {int(given.get('correct_bias', given.get('correctBias', True)))}"
+        operation = "transformersampadamw" if amp else operation
+    else:
+        operation = f"{'amp' if amp else ''}adam{'w' if given.get('adamw', False) else ''}"
+        words = f"-a {int(amsgrad)} -m {int(given.get('maximize', False))}"
+    operation = operation if amp and p.dtype == "float32" else _operation(operation, p)
+    comments = _strides({"param": p})
+    if grad.dtype != ("float16" if amp else p.dtype):
+        comments.append(f"grad {grad.dtype}")
+    if "paramInDesc" in given:
+        comments.append("outputs of their own")
+    if "state_step" in given and given.get("stateStepDesc", given.get("stateStepInDesc")) is None and (
+            int(given["state_step"]) != 1):
+        comments.append(f"step {int(given['state_step'])}")
+    if float(given.get("step_size", -1)) >= 0:
+        comments.append(f"step_size {scalar(given['step_size'])}")
+
+    def number(numbers: Given, key: str, usual: float) -> str:
+        plain = key.replace("_d", "D")  # weight_decay of plans
+        return scalar(float(numbers.get(key, given.get(key, given.get(plain, usual)))))
+
+    return lambda numbers: commented(
+        f"{operation} -d {_lens(p)} -l {number(numbers, 'lr', 1e-3)} -1 {number(numbers, 'beta1', 0.9)} "
+        f"-2 {number(numbers, 'beta2', 0.999)} -e {number(numbers, 'eps', 1e-8)} "
+        f"-W {number(numbers, 'weight_decay', 0)} {words} -t 1", comments)
+
+
+# Fused work
+
+
+_FUSED_MODES = ("cbna", "cna", "na", "cn", "cba", "ca", "cb")
+_FUSED_EPSILON = 1e-6
+
+
+def _fused(x: TensorDescriptor, y: TensorDescriptor, activ: Any, convolution: tuple[Any, Any] | None = None,
+           bias: bool = False, norm: int | None = None) -> tuple[str, list[str]]:
+    """Return the command of a fusion plan for inference, and remarks; `norm` is the mode of its batch norm."""
+    letters = "".join(letter for letter, there in zip("cbna", (
+        convolution is not None, bias, norm is not None, True), strict=True) if there)
+    if activ is None or int(activ.mode) == 0:
+        letters = letters[:-1] if letters[:-1] in _FUSED_MODES else letters
+    if len(x.lens) > 4:
+        raise KeyError(len(x.lens))
+    words, comments = sizes(_operation("CBAInfer", x), {"x": x, "y": y})
+    flags = [f"-F {_FUSED_MODES.index(letters)}"]
+    if convolution is not None:
+        conv, w = convolution
+        if int(conv.convolution_mode) == 1:
+            raise KeyError(conv.convolution_mode)
+
+        def along(values: tuple[int, ...], filler: int, *names: str) -> str:
+            both = (filler, *values) if len(values) == 1 else values
+            return " ".join(f"{name} {value}" for name, value in zip(names, both, strict=True))
+
+        flags += [f"-k {w.lens[0]} -g {conv.group_count}", along(w.lens[2:], 1, "-y", "-x"),
+                  along(conv.pads, 0, "-p", "-q"), along(conv.strides, 1, "-u", "-v"),
+                  along(conv.dilations, 1, "-l", "-j")]
+        if layout(w) != layout(x):
+            comments.append(f"strides of w {braces(w.strides)}")
+        if conv.end_pads != conv.pads:
+            comments.append(f"end pads {braces(conv.end_pads)}")
+    if norm is not None:
+        flags.append(f"-M {norm}")
+    if letters[-1] == "a":
+        numbers = ActivationDescriptor() if activ is None else activ
+        flags.append(f"-m {int(numbers.mode)} -A {scalar(numbers.alpha)} -B {scalar(numbers.beta)} "
+                     f"-G {scalar(numbers.gamma)}")
+    return " ".join([words, *flags]), comments
+
+
+def _convolution_bias_activation(name: str, given: Given) -> Finish:
+    function = name.startswith("miopen")
+
+    def has(role: str) -> bool:
+        return given.get(role if function else f"{role}Desc") is not None
+
+    norm = given.get("normDesc")
+    command, comments = _fused(given["xDesc"], given["yDesc"], given["activationDesc"],
+                               (given["convDesc"], given["wDesc"]), has("bias"), None if norm is None else 1)
+    if norm is not None and float(given.get("epsilon", _EPSILON)) != _FUSED_EPSILON:
+        comments.append(f"epsilon {scalar(float(given.get('epsilon', _EPSILON)))}")
+
+    def finish(numbers: Given) -> str:
+        first, second = (numbers.get(key) for key in ("alpha1", "alpha2"))
+        more = [f"alpha1 {scalar(first)}"] if first is not None and first != 1 else []
+        return commented(f"{command} -t 1", comments + more + (
+            [f"z times {scalar(second)}"] if has("z") and second is not None and second != 0 else []))
+    return finish
+
+
+def _fusion_plan(name: str, given: Given) -> Finish:
+    x, y = given["inputDesc"], given["outputDesc"]
+    steps = {function: (taken, numbers) for function, taken, numbers in commanded(given["fusePlanDesc"], given["args"])}
+
+    def step(kind: str) -> tuple[Any, Any]:
+        return steps.get(f"miopenCreateOp{kind}", ((), None))
+
+    activ = step("ActivationForward")[1] or step("ActivationBackward")[1]
+    comments: list[str] = []
+    convolution, alpha = step("ConvForward")
+    taken, epsilon = step("BatchNormInference")
+    if convolution or (taken and activ is not None):
+        command, comments = _fused(x, y, activ, tuple(convolution) or None, bool(step("BiasForward")[0]),
+                                   int(taken[0]) if taken else None)
+        comments += [f"alpha {scalar(alpha)}"] if convolution and alpha != 1 else []
+        comments += [f"epsilon {scalar(epsilon)}"] if taken and epsilon != _FUSED_EPSILON else []
+        return _plainly(command, comments)
+    parts: dict[str, Any] = {"xDesc": x, "yDesc": y, "dyDesc": x, "dxDesc": y, "activDesc": activ}
+    if taken:
+        parts |= {"bn_mode": taken[0], "scaleDesc": taken[1], "epsilon": epsilon}
+        return _finished(_batchnorm("miopenBatchNormForwardInferenceActivation", parts), parts)
+    norm = TensorDescriptor()
+    for kind, function, names in (
+            ("Forward", "miopenBatchNormForwardTrainingActivation",
+             ("bnScale", "bnBias", "expAvgFactor", "resultRunningMean", "resultRunningVariance", "epsilon",
+              "resultSaveMean", "resultSaveInvVariance")),
+            ("Backward", "miopenBatchNormBackwardActivation",
+             ("x", "bnScale", "bnBias", "resultBnScaleDiff", "resultBnBiasDiff", "savedMean", "savedInvVariance"))):
+        taken, numbers = step(f"BatchNorm{kind}")
+        if taken:
+            miopenDeriveBNTensorDescriptor(norm, x, taken[0])
+            parts |= {"bn_mode": taken[0], "scaleDesc": norm, **dict(zip(names, numbers, strict=True))}
+            return _finished(_batchnorm(function, parts), parts)
+    raise KeyError(name)
+
+
+def _finished(finish: Finish, parts: Given) -> Finish:
+    return lambda numbers: finish(parts)
+
+
 _BUILDERS: tuple[tuple[re.Pattern[str], Callable[[str, Given], Finish]], ...] = tuple(
     (re.compile(pattern), builder) for pattern, builder in (
         (r"miopenPooling(Forward|Backward)|pooling_(forward|backward)", _pooling),
@@ -349,6 +611,18 @@ _BUILDERS: tuple[tuple[re.Pattern[str], Callable[[str, Given], Finish]], ...] = 
          r"(ForwardTraining|ForwardInference|Backward)Activation(InvVariance|_V2)?)|"
          r"batch_norm_(training|inference|backward)", _batchnorm),
         (r"miopen(Op|Set|Scale)Tensor|(op|set|scale)_tensor", _tensor_op),
+        (r"miopenCatForward|cat_forward", _cat),
+        (r"miopenCTCLoss", _ctc),
+        (r"miopenGLU(Forward|Backward)|glu_(forward|backward)", _glu),
+        (r"miopenPReLUBackward|prelu_backward", _prelu),
+        (r"miopenKthvalueForward|kthvalue_forward", _kth),
+        (r"miopenGetitemBackward|getitem_backward", _getitem),
+        (r"miopenSoftMarginLoss(Forward|Backward)|soft_margin_loss_(forward|backward)", _soft_margin),
+        (r"miopenMultiMarginLossForward|multi_margin_loss_forward", _multi_margin),
+        (r"miopenRoPE(Forward|Backward)|rope_(forward|backward)", _rope),
+        (r"miopen(FusedAdam|TransformersAdamW)(WithOutput)?|fused_adam|transformers_adam_w", _adam),
+        (r"miopenConvolutionBiasActivationForward|convolution_bias_activation_forward", _convolution_bias_activation),
+        (r"miopenExecuteFusionPlan", _fusion_plan),
     ))
 
 

@@ -36,6 +36,7 @@ from . import (
     _convolution,
     _ctc,
     _dropout,
+    _fusion,
     _getitem,
     _glu,
     _handle,
@@ -58,7 +59,8 @@ if TYPE_CHECKING:
 
 # The modules whose functions are printed.
 MODULES = (_convolution, _tensor, _tensor_ops, _pooling, _activation, _lrn, _batchnorm, _softmax, _layernorm,
-           _reduce, _dropout, _cat, _ctc, _losses, _glu, _prelu, _kthvalue, _getitem, _rope, _adam)
+           _reduce, _dropout, _cat, _ctc, _losses, _glu, _prelu, _kthvalue, _getitem, _rope, _adam,
+           _fusion)
 # Arguments that are lists of numbers and those that are memory; an array could be either.
 _LISTS = {"lens", "dimsA", "stridesA", "padA", "strideA", "dilationA", "adjA", "windowDimA", "labels", "labelLengths",
           "inputLengths", "dims", "slices"}
@@ -74,14 +76,15 @@ _MEMORY = {
     "input", "output", "outputGrad", "inputGrad", "doutput", "dinput", "dweight", "target", "error", "cos",
     "sin", "probs", "losses", "gradients", "param", "grad", "expAvg", "expAvgSq", "maxExpAvgSq", "stateStep", "paramIn",
     "paramOut", "paramOutFloat16", "gradIn", "expAvgIn", "expAvgOut", "expAvgSqIn", "expAvgSqOut", "maxExpAvgSqIn",
-    "maxExpAvgSqOut", "stateStepIn", "stateStepOut", "gradScale", "foundInf",
+    "maxExpAvgSqOut", "stateStepIn", "stateStepOut", "gradScale", "foundInf", "z", "reserved",
 }
+_FUSION = (_fusion.FusionPlanDescriptor, _fusion.FusionOperator, _fusion.OperatorArgs)
 _LONGEST_LIST, _LONGEST_TEXT = 16, 200
 
 _LAYER = re.compile(r"miopen(?:Find)?Convolution(Forward|BackwardData|BackwardWeights|Backward(?=Bias))"
                     r"(|Algorithm|Immediate|CompileSolution|Bias)")
 _DIRECTION_BIT = {"Forward": 1, "BackwardData": 2, "Backward": 2, "BackwardWeights": 4}
-_PLANS_WITHOUT_COMMAND = {"transform_tensor", "copy_tensor", "cast_tensor", "convolution_bias_activation_forward"}
+_PLANS_WITHOUT_COMMAND = {"transform_tensor", "copy_tensor", "cast_tensor"}
 _PLANS = {"convolution_forward": 1, "convolution_backward_data": 2, "convolution_backward_weights": 4}
 
 _OPERATION = {"float32": "conv", "float16": "convfp16", "bfloat16": "convbfp16", "int8": "convint8",
@@ -165,9 +168,10 @@ def _scalar(value: Any) -> str:
     return object.__repr__(value)
 
 
-def _list(values: Any) -> str:
+def _list(values: Any, name: str = "") -> str:
+    """Return the elements, each as an argument of this name."""
     more = ["..."] if len(values) > _LONGEST_LIST else []
-    return " ".join(["{", *map(_scalar, values[:_LONGEST_LIST]), *more, "}"])
+    return " ".join(["{", *(_value(name, value) for value in values[:_LONGEST_LIST]), *more, "}"])
 
 
 def _memory(value: Any) -> str:
@@ -201,12 +205,14 @@ def _value(name: str, value: Any) -> str:
             return text(value)
     if issubclass(kind, Handle):
         return f"stream: {value.queue.int_ptr if value.queue is not None else 0:#x}, device: {value.device.name}"
+    if issubclass(kind, _FUSION):
+        return repr(value)
     if issubclass(kind, Plan):
         return f"{value.solver.name} on {value.handle.device.name}"
     if name in _MEMORY:
         return _memory(value)
     if kind is list or kind is tuple:
-        return _list(value)
+        return _list(value, {"xs": "x", "indexs": "indices"}.get(name, ""))
     if kind.__module__ == "numpy":
         if value.ndim == 0:
             return _scalar(value.item())
@@ -357,7 +363,8 @@ def install(namespace: dict[str, Any]) -> None:
     calls, commands = logs.setting("MIOPEN_ENABLE_LOGGING"), logs.setting("MIOPEN_ENABLE_LOGGING_CMD")
     for module in MODULES:
         for name in module.__all__:
-            namespace[name] = logged(namespace[name], calls, commands)
+            if not isinstance(namespace[name], type):  # fusion's objects stand among its functions
+                namespace[name] = logged(namespace[name], calls, commands)
     for name, method in list(vars(_handle.Handle).items()):
         if name in _PLANS or builder(name) or name in _PLANS_WITHOUT_COMMAND:
             setattr(_handle.Handle, name, _planning(method, calls, commands))

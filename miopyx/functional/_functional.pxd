@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t
 
 from miopyx.engine._handle cimport Handle as _Handle
 from miopyx.engine._plan cimport Plan
+from miopyx.problem._activation cimport ActivationDescriptor
 from miopyx.runtime._arrays cimport ARRAY_AXES, array_t
 from miopyx.values._types cimport MX_SCALARS
 
@@ -99,4 +100,6 @@ cdef object new_array(object like, const array_t* like_read, tuple lens, int kin
 cdef object filled(int64_t count, double value, int kind)
 cdef object run(Call c, Prepared p, object out, tuple before, tuple behind=*)
 cdef int add_bias(Call c, Prepared p, object y) except -1
-cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint transposed, object out, int other=*)
+cdef ActivationDescriptor ask_activation(Call c, int number, int real, object activation)
+cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint transposed, object out, int other=*,
+                                  ActivationDescriptor follows=*, int z=*)

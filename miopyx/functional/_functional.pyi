@@ -24,6 +24,8 @@ def conv1d(
     dilation: _Axes = 1,
     groups: _Int = 1,
     *,
+    z: Any | None = None,
+    activation: miopenActivationMode_t | _Int | str | ActivationDescriptor | None = None,
     out: _Array | None = None,
     handle: Handle | None = None,
 ) -> _Array: ...
@@ -36,6 +38,8 @@ def conv2d(
     dilation: _Axes = 1,
     groups: _Int = 1,
     *,
+    z: Any | None = None,
+    activation: miopenActivationMode_t | _Int | str | ActivationDescriptor | None = None,
     out: _Array | None = None,
     handle: Handle | None = None,
 ) -> _Array: ...
@@ -48,6 +52,8 @@ def conv3d(
     dilation: _Axes = 1,
     groups: _Int = 1,
     *,
+    z: Any | None = None,
+    activation: miopenActivationMode_t | _Int | str | ActivationDescriptor | None = None,
     out: _Array | None = None,
     handle: Handle | None = None,
 ) -> _Array: ...
@@ -61,6 +67,8 @@ def conv_transpose1d(
     groups: _Int = 1,
     dilation: _Axes = 1,
     *,
+    z: Any | None = None,
+    activation: miopenActivationMode_t | _Int | str | ActivationDescriptor | None = None,
     out: _Array | None = None,
     handle: Handle | None = None,
 ) -> _Array: ...
@@ -74,6 +82,8 @@ def conv_transpose2d(
     groups: _Int = 1,
     dilation: _Axes = 1,
     *,
+    z: Any | None = None,
+    activation: miopenActivationMode_t | _Int | str | ActivationDescriptor | None = None,
     out: _Array | None = None,
     handle: Handle | None = None,
 ) -> _Array: ...
@@ -87,6 +97,8 @@ def conv_transpose3d(
     groups: _Int = 1,
     dilation: _Axes = 1,
     *,
+    z: Any | None = None,
+    activation: miopenActivationMode_t | _Int | str | ActivationDescriptor | None = None,
     out: _Array | None = None,
     handle: Handle | None = None,
 ) -> _Array: ...

@@ -512,9 +512,14 @@ cdef object _result_descriptor(Call c, object out, int at, int kind, object lens
 
 
 cdef object _convolve(int spatial, bint transposed, object x, object w, object bias, object stride, object padding,
-                      object dilation, object groups, object output_padding, object out, object handle):
+                      object dilation, object groups, object output_padding, object z, object activation, object out,
+                      object handle):
     cdef Call c = new_call(TRANSPOSED if transposed else CONVOLUTION, handle, False)
     cdef Prepared p
+    cdef ActivationDescriptor follows = None
+    if activation is not None or z is not None:
+        follows = ask_activation(c, 16, 0, activation)
+        c.ask.number[17] = True
     c.take(x, "x")
     c.take(w, "w")
     c.take(bias, "bias", True)
@@ -524,22 +529,53 @@ cdef object _convolve(int spatial, bint transposed, object x, object w, object b
     axes(&c.ask, 9, output_padding, spatial, "output_padding")
     c.ask.number[12] = to_int64(groups, "groups")
     c.ask.number[13], c.ask.number[14] = spatial, out is not None
+    if z is not None:
+        c.take(z, "z")
+        c.ask.number[18] = True
     if out is not None:
         c.take(out, "out")
     p = c.known()
     if p is None:
-        p = prepare_convolution(c, 0, spatial, transposed, out)
+        p = prepare_convolution(c, 0, spatial, transposed, out, 1, follows, 3 if z is not None else -1)
         c.keep(p)
+    if follows is not None:
+        return run(c, p, out, (0, 1, *((3,) if z is not None else ()), *((2,) if bias is not None else ())))
     y = run(c, p, out, (0, 1))
     if bias is not None:
         add_bias(c, p, y)
     return y
 
 
-cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint transposed, object out, int other=1):
+cdef ActivationDescriptor ask_activation(Call c, int number, int real, object activation):
+    """The activation that a call names or describes, None being PASTHRU; it becomes part of what the call asks for."""
+    cdef ActivationDescriptor found = as_activation(
+        activation if isinstance(activation, ActivationDescriptor) else
+        ActivationDescriptor(0 if activation is None else activation), "activation")
+    c.ask.number[number] = found.number
+    c.ask.real[real], c.ask.real[real + 1], c.ask.real[real + 2] = found.alpha, found.beta, found.gamma
+    return found
+
+
+cdef object _bias_descriptor(Call c, int kind, int64_t channels, int spatial, bint fused):
+    """Of array 2: a number a filter, of the result's type, or of float32 beside 16 bits where it is added at once."""
+    c.require_rank(2, 1)
+    if type_size(kind) == 1:
+        raise BadParmError("a bias of results of 8 bits", "bias", enums.TYPE_NAMES[c.array[2].type], None)
+    if (c.array[2].type != kind and not (fused and c.array[2].type == 1 and type_size(kind) == 2)) or (
+            c.array[2].len[0] != channels):
+        raise BadParmError("not one element a filter, of the result's type", "bias",
+                           f"{c.lens(2)} {enums.TYPE_NAMES[c.array[2].type]}",
+                           f"({channels},) {enums.TYPE_NAMES[kind]}")
+    step = c.strides(2)[0]
+    return TensorDescriptor(c.array[2].type, (1, channels, *(1,) * spatial), (step * channels, step, *(1,) * spatial))
+
+
+cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint transposed, object out, int other=1,
+                                  ActivationDescriptor follows=None, int z=-1):
     """Of (x, w, bias), (dy, w) or (dy, x), by direction; numbers of it are a gradient's lengths, or y's order.
 
-    `other` is the place of a gradient's second array.
+    `other` is the place of a gradient's second array; with `follows`, which may be PASTHRU, bias, array `z` and the
+    activation are part of the plan.
     """
     cdef Plan plan, add = None
     cdef Prepared p
@@ -583,34 +619,41 @@ cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint trans
             order = (0, *range(2, spatial + 2), 1)
         kind = 2 if kind == 3 else kind  # int8 sums are int32
         if out is not None and is_ocp8(kind):
-            kind = c.array[3].type
-        result = _result_descriptor(c, out, 3, kind, lens, order)
-        if c.ask.type[2] >= 0:
-            c.require_rank(2, 1)
-            if type_size(kind) == 1:
-                raise BadParmError("a bias of results of 8 bits", "bias", enums.TYPE_NAMES[c.array[2].type], None)
-            if c.array[2].type != kind or c.array[2].len[0] != lens[1]:
-                raise BadParmError("not one element a filter, of the result's type", "bias",
-                                   f"{c.lens(2)} {enums.TYPE_NAMES[c.array[2].type]}",
-                                   f"({lens[1]},) {enums.TYPE_NAMES[kind]}")
-            step = c.strides(2)[0]
-            b = TensorDescriptor(kind, (1, lens[1], *(1,) * spatial), (step * lens[1], step, *(1,) * spatial))
-            add = c.handle.op_tensor("add", result, b, result)
-        plan = c.handle.convolution_forward(first, second, conv, result)
+            kind = c.array[c.count - 1].type
+        added = None
+        if z >= 0:
+            if c.lens(z) != tuple(lens) or c.array[z].type != kind:
+                raise BadParmError("not the result's lengths and type", "z",
+                                   f"{c.lens(z)} {enums.TYPE_NAMES[c.array[z].type]}",
+                                   f"{tuple(lens)} {enums.TYPE_NAMES[kind]}")
+            added = c.descriptor(z)
+            order = memory_order(c, z) or order  # the result lies as z does
+        result = _result_descriptor(c, out, c.count - 1, kind, lens, order)
+        b = _bias_descriptor(c, kind, lens[1], spatial, follows is not None) if c.ask.type[2] >= 0 else None
+        if follows is not None:
+            plan = c.handle.convolution_bias_activation_forward(first, second, conv, added, b, follows, result)
+        else:
+            if b is not None:
+                add = c.handle.op_tensor("add", result, b, result)
+            plan = c.handle.convolution_forward(first, second, conv, result)
     p = Prepared(plan, lens, order, add)
     p.type = kind
     return p
 
 
-def conv1d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=None, handle=None):
+def conv1d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, z=None, activation=None, out=None,
+           handle=None):
     """As conv2d, for x (n, c, w) and w (k, c / groups, s)."""
-    return _convolve(1, False, x, w, bias, stride, padding, dilation, groups, 0, out, handle)
+    return _convolve(1, False, x, w, bias, stride, padding, dilation, groups, 0, z, activation, out, handle)
 
 
-def conv2d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=None, handle=None):
+def conv2d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, z=None, activation=None, out=None,
+           handle=None):
     """Return the convolution (cross-correlation) of x with w, plus a bias for each filter.
 
     y[n, k, h, w] = bias[k] + sum over c, r, s of x[n, c, h stride + r dilation - padding, ...] w[k, c, r, s]
+
+    With z and an activation: act(y + z).
 
     Parameters
     ----------
@@ -625,8 +668,14 @@ def conv2d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=No
         Pixels before and behind each axis, a pair where these differ. "same" gives y the lengths of x, strides being 1:
         an odd pixel goes behind. "valid" is 0.
     groups : int
+    z : array, optional
+        Is added, too; with the lengths and type of the result, which lies in memory as z does.
+    activation : miopenActivationMode_t, its name, or an ActivationDescriptor, optional
+        What follows: "relu", or ActivationDescriptor("leakyrelu", 0.1), which has numbers too.  With it or z all is
+        one call (see miopenConvolutionBiasActivationForward): sums, bias and activation are float32, and rounded once
+        where the solver can.
     out : array, optional
-        Takes the result; else it is made by x's library.
+        Takes the result; may be z; else it is made by x's library.
     handle : Handle, optional
         What computes; default: for a pyopencl Array its queue, for memory of CUDA its device, on the stream on which
         x's library works now, else ``Handle("cpu")``, made at the first call.
@@ -643,22 +692,24 @@ def conv2d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=No
     MIOpenNotImplementedError
         Where nothing computes such a convolution.
     """
-    return _convolve(2, False, x, w, bias, stride, padding, dilation, groups, 0, out, handle)
+    return _convolve(2, False, x, w, bias, stride, padding, dilation, groups, 0, z, activation, out, handle)
 
 
-def conv3d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, out=None, handle=None):
+def conv3d(x, w, bias=None, stride=1, padding=0, dilation=1, groups=1, *, z=None, activation=None, out=None,
+           handle=None):
     """As conv2d, for x (n, c, d, h, w) and w (k, c / groups, z, r, s)."""
-    return _convolve(3, False, x, w, bias, stride, padding, dilation, groups, 0, out, handle)
+    return _convolve(3, False, x, w, bias, stride, padding, dilation, groups, 0, z, activation, out, handle)
 
 
-def conv_transpose1d(x, w, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1, *, out=None,
-                     handle=None):
+def conv_transpose1d(x, w, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1, *, z=None,
+                     activation=None, out=None, handle=None):
     """As conv_transpose2d, for x (n, c, w) and w (c, k / groups, s)."""
-    return _convolve(1, True, x, w, bias, stride, padding, dilation, groups, output_padding, out, handle)
+    return _convolve(1, True, x, w, bias, stride, padding, dilation, groups, output_padding, z, activation, out,
+                     handle)
 
 
-def conv_transpose2d(x, w, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1, *, out=None,
-                     handle=None):
+def conv_transpose2d(x, w, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1, *, z=None,
+                     activation=None, out=None, handle=None):
     """Return the transposed convolution of x with w, plus a bias for each filter: conv2d's gradient of its x.
 
     Parameters
@@ -669,7 +720,7 @@ def conv_transpose2d(x, w, bias=None, stride=1, padding=0, output_padding=0, gro
         Rows and columns more behind the result, below max(stride, dilation).
     padding : int, one int an axis, or one pair an axis
         What the result lacks before and behind each axis.
-    bias, stride, groups, dilation, out, handle
+    bias, stride, groups, dilation, z, activation, out, handle
         As for conv2d.
 
     Returns
@@ -681,13 +732,15 @@ def conv_transpose2d(x, w, bias=None, stride=1, padding=0, output_padding=0, gro
     BadParmError, MIOpenNotImplementedError
         As conv2d.
     """
-    return _convolve(2, True, x, w, bias, stride, padding, dilation, groups, output_padding, out, handle)
+    return _convolve(2, True, x, w, bias, stride, padding, dilation, groups, output_padding, z, activation, out,
+                     handle)
 
 
-def conv_transpose3d(x, w, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1, *, out=None,
-                     handle=None):
+def conv_transpose3d(x, w, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1, *, z=None,
+                     activation=None, out=None, handle=None):
     """As conv_transpose2d, for x (n, c, d, h, w) and w (c, k / groups, z, r, s)."""
-    return _convolve(3, True, x, w, bias, stride, padding, dilation, groups, output_padding, out, handle)
+    return _convolve(3, True, x, w, bias, stride, padding, dilation, groups, output_padding, z, activation, out,
+                     handle)
 
 
 # Pooling
@@ -1091,10 +1144,7 @@ def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=Fa
     cdef ActivationDescriptor follows = None
     cdef int i
     if activation is not None:
-        follows = as_activation(activation if isinstance(activation, ActivationDescriptor) else
-                                ActivationDescriptor(activation), "activation")
-        c.ask.number[2] = follows.number
-        c.ask.real[2], c.ask.real[3], c.ask.real[4] = follows.alpha, follows.beta, follows.gamma
+        follows = ask_activation(c, 2, 2, activation)
     c.take(x, "x")
     for name, value in (("weight", weight), ("bias", bias), ("running_mean", running_mean),
                         ("running_var", running_var)):

@@ -11,7 +11,7 @@ from ._pool cimport acquire_threads, default_arithmetic, release_threads, restor
 from miopyx.values._types cimport MX_ACTIVATION_FORWARD, MX_AXES, MX_HALF, mx_activation_problem, mx_grid, mx_tensor
 from miopyx.problem._activation cimport (
     ABS, ACTIVATION_ALPHA, ACTIVATION_BETA, ACTIVATION_DX, ACTIVATION_DY, ACTIVATION_GAMMA, ACTIVATION_X, ACTIVATION_Y,
-    CLIPPEDRELU, ELU, LEAKYRELU, LOGISTIC, POWER, RELU, SOFTRELU, TANH, read_backward,
+    CLAMP, CLIPPEDRELU, ELU, LEAKYRELU, LOGISTIC, POWER, RELU, SOFTRELU, TANH, read_backward,
 )
 
 cdef enum:
@@ -63,6 +63,10 @@ cdef void activate(int64_t mode, double a, double b, double g, double eps, doubl
     elif mode == ELU:
         for i in range(n):
             v[i] = v[i] if v[i] > 0 else a * expm1(v[i])
+    elif mode == CLAMP:
+        for i in range(n):
+            e = v[i] if v[i] < b else b  # NaN becomes beta, as with fmin
+            v[i] = e if e > a else a
 
 
 cdef void activation_gradient(int64_t mode, double a, double b, double g, double eps, double* dy, const double* v,
@@ -99,6 +103,9 @@ cdef void activation_gradient(int64_t mode, double a, double b, double g, double
     elif mode == ELU:
         for i in range(n):
             dy[i] = dy[i] if v[i] > 0 else dy[i] * a * exp(v[i])
+    elif mode == CLAMP:
+        for i in range(n):
+            dy[i] = dy[i] if v[i] > a and v[i] <= b else 0
 
 
 cdef void activation_task(void* context, int64_t index, int worker) noexcept nogil:

@@ -18,7 +18,8 @@ cdef enum:
     CLIPPEDRELU = 7
     LEAKYRELU = 8
     ELU = 9
-    MODES = 10
+    CLAMP = 10
+    MODES = 11
 
 # The call's scalars.
 cdef enum:

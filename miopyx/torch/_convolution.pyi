@@ -1,5 +1,7 @@
 from typing import Any, final
 
+from miopyx.problem._activation import ActivationDescriptor
+
 from ._layers import Layer
 
 @final
@@ -7,6 +9,12 @@ class Gradients: ...
 
 class Convolution(Layer):
     def __init__(self, direction: int, spatial: int, transposed: bool, second: int = 1) -> None: ...
+
+@final
+class Fused(Convolution):
+    def __init__(
+        self, spatial: int, transposed: bool, follows: ActivationDescriptor, biased: bool, added: bool
+    ) -> None: ...
 
 def convolution(
     x: Any,
@@ -37,6 +45,22 @@ def forward(
     x: Any,
     w: Any,
     bias: Any,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+) -> Any: ...
+def forward_activated(
+    x: Any,
+    w: Any,
+    bias: Any,
+    z: Any,
+    mode: str,
+    alpha: float,
+    beta: float,
+    gamma: float,
     stride: list[int],
     padding: list[int],
     dilation: list[int],

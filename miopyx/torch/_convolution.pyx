@@ -12,18 +12,22 @@ from libc.stdint cimport int32_t, int64_t
 from posix.dlfcn cimport RTLD_LAZY, dlclose, dlopen, dlsym
 
 from miopyx.engine._handle cimport Handle as _Handle
-from miopyx.functional._functional cimport Call, Prepared, add_bias, axes, pads, prepare_convolution, run
+from miopyx.functional._functional cimport (
+    Call, Prepared, add_bias, ask_activation, axes, pads, prepare_convolution, run,
+)
+from miopyx.problem._activation cimport ActivationDescriptor
 from miopyx.runtime._arrays cimport array_t
 
 import torch
 from miopyx import enums
 from miopyx.api._convolution import miopenConvolutionBackwardBias
 from miopyx.errors import BadParmError, MIOpenError
+from miopyx.problem._activation import ActivationDescriptor
 from miopyx.problem._descriptors import TensorDescriptor
 from miopyx.runtime._arrays import FreedError
 
 from ._layers cimport (
-    CONVOLUTION, CONVOLUTION_GRADIENTS, Layer, always, begin, chosen, decide, host, is_dense, is_float, lazy,
+    CONVOLUTION, CONVOLUTION_GRADIENTS, Layer, always, begin, chosen, decide, dense, host, is_dense, is_float, lazy,
     least_time, own, run_chosen, settings, theirs,
 )
 from ._layers import tf32
@@ -37,6 +41,7 @@ cdef enum:
     WEIGHTS
     BACKWARD               # both, or one of them
     ALWAYS                 # the three directions of what is ours whatever it takes
+    FUSED = ALWAYS + 3     # with what follows
     SMALL = 1 << 24        # products of a problem that the host path is tried on: a launch of OpenCL takes longer
 
 
@@ -410,6 +415,40 @@ def forward(x, w, bias, list stride, list padding, list dilation, bint transpose
     c.take(bias, "bias", True)
     _number(c, stride, padding, dilation, transposed, output_padding, groups, len(stride))
     return always(c, Convolution(0, len(stride), transposed))
+
+
+cdef class Fused(Convolution):
+    """A convolution with bias, another tensor and an activation."""
+
+    cdef ActivationDescriptor follows
+    cdef int z
+    cdef tuple before
+
+    def __init__(self, int spatial, bint transposed, ActivationDescriptor follows, bint biased, bint added):
+        super().__init__(0, spatial, transposed)
+        self.follows, self.z = follows, 3 if added else -1
+        self.before = (0, 1, *((3,) if added else ()), *((2,) if biased else ()))
+
+    cdef Prepared _prepared(self, Call c):
+        return prepare_convolution(c, 0, self.spatial, self.transposed, None, 1, self.follows, self.z)
+
+    cdef object compute(self, Call c):
+        return run(c, self.prepared, None, self.before)
+
+
+def forward_activated(x, w, bias, z, str mode, double alpha, double beta, double gamma, list stride, list padding,
+                      list dilation, bint transposed, list output_padding, int64_t groups):
+    """miopyx::convolution_activation."""
+    cdef Call c = begin(FUSED, x)
+    cdef ActivationDescriptor follows = ask_activation(c, 16, 0, ActivationDescriptor(mode, alpha, beta, gamma))
+    c.take(own(x), "x")
+    c.take(own(w), "w")
+    c.take(bias, "bias", True)
+    if z is not None:
+        c.take(dense(z), "z")
+        c.ask.number[18] = True
+    _number(c, stride, padding, dilation, transposed, output_padding, groups, len(stride))
+    return always(c, Fused(len(stride), transposed, follows, bias is not None, z is not None))
 
 
 cdef object _backward(int direction, dy, other, list size, list stride, list padding, list dilation, bint transposed,

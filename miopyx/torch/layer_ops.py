@@ -16,10 +16,13 @@
     local_response_norm_backward(dy, x, y, scale, size, alpha, beta, k) -> dx
     activation(x, mode, alpha, beta, gamma) -> y
     activation_backward(dy, x, y, mode, alpha, beta, gamma) -> dx
+    convolution_activation(x, w, bias, z, mode, alpha, beta, gamma, stride, padding, dilation, transposed,
+                           output_padding, groups) -> y
 
 Arguments are those of PyTorch's functions of these names; `activation` takes the names and numbers of
 miopenActivationMode_t, `size` of a gradient is the lengths of x.  Batch norm's parameters are float32, float64 for
 float64; it moves running_mean and running_var.  `inverse` is 1 / sqrt(variance + eps), `scale` what the gradient wants.
+convolution_activation is act(convolution(...) + z) in one call, where bias and z may be None.
 """
 
 from __future__ import annotations
@@ -31,9 +34,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from . import _activation, _batch_norm, _pooling, _softmax
+from miopyx.problem._activation import ActivationDescriptor
+
+from . import _activation, _batch_norm, _convolution, _pooling, _softmax
 from ._dispatch import Differentiable
-from .ops import library, like
+from .ops import NUMBERS, autocast, fake_convolution, library, like
 
 _POOL = "SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool ceil_mode"
 _AVERAGE = ("SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, bool ceil_mode, bool count_include_pad, "
@@ -63,6 +68,8 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
         _activation.normalise_backward,
     f"activation(Tensor x, {_ACTIVATION}) -> Tensor": _activation.forward,
     f"activation_backward(Tensor dy, Tensor x, Tensor y, {_ACTIVATION}) -> Tensor": _activation.backward,
+    f"convolution_activation(Tensor x, Tensor w, Tensor? bias, Tensor? z, {_ACTIVATION}, {NUMBERS}) -> Tensor":
+        _convolution.forward_activated,
 }
 _kernels: dict[str, Callable[..., Any]] = {}
 for schema, kernel in _OPERATORS.items():
@@ -146,6 +153,12 @@ def _fake_response_backward(dy: Tensor, x: Tensor, *others: Any) -> Tensor:
     return like(x, x.shape)
 
 
+def _fake_activated(x: Tensor, w: Tensor, bias: Tensor | None, z: Tensor | None, mode: str, alpha: float, beta: float,
+                    gamma: float, *numbers: Any) -> Tensor:
+    y = fake_convolution(x, w, bias, *numbers)
+    return y if z is None else torch.empty_like(z)
+
+
 _FAKES: dict[str, Callable[..., Any]] = {
     "batch_norm_training": _fake_training, "batch_norm_inference": _fake_inference,
     "batch_norm_backward": _fake_norm_backward, "max_pool": _fake_max, "max_pool_with_indices": _fake_max_with_indices,
@@ -153,7 +166,7 @@ _FAKES: dict[str, Callable[..., Any]] = {
     "softmax": _fake_first, "log_softmax": _fake_first, "softmax_backward": _fake_second,
     "log_softmax_backward": _fake_second, "local_response_norm": _fake_response,
     "local_response_norm_backward": _fake_response_backward, "activation": _fake_first,
-    "activation_backward": _fake_second,
+    "activation_backward": _fake_second, "convolution_activation": _fake_activated,
 }
 for name, fake in _FAKES.items():
     torch.library.register_fake(f"miopyx::{name}", fake, lib=library)
@@ -329,7 +342,41 @@ class _Activation(_Function):
         return _ops.activation_backward(dy, *ctx.saved_tensors, *ctx.numbers), *(None,) * 4
 
 
+class _Activated(_Function):
+    """What the activation was given is computed again where its gradient is not to be had from its result."""
+
+    op = _ops.convolution_activation.default
+
+    @classmethod
+    def forward(cls, ctx: Any, x: Tensor, w: Tensor, bias: Any, z: Any, *numbers: Any) -> Any:
+        y = cls.below(x, w, bias, z, *numbers)
+        ctx.save_for_backward(x, w, bias, z, y)
+        ctx.activation, ctx.numbers = numbers[:4], numbers[4:]
+        return y
+
+    @classmethod
+    @once_differentiable
+    def backward(cls, ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+        x, w, bias, z, y = ctx.saved_tensors
+        wanted = ctx.needs_input_grad
+        if int(ActivationDescriptor(*ctx.activation).mode) in _FROM_RESULT:
+            given = y
+        else:
+            given = _ops.convolution(x, w, bias, *ctx.numbers)
+            given = given if z is None else given + z
+        g = _ops.activation_backward(dy, given, y, *ctx.activation)
+        return (_ops.convolution_backward_data(g, w, x.shape, *ctx.numbers) if wanted[0] else None,
+                _ops.convolution_backward_weights(g, x, w.shape, *ctx.numbers) if wanted[1] else None,
+                g.sum((0, *range(2, g.dim()))).to(bias.dtype) if wanted[2] else None, g if wanted[3] else None,
+                *(None,) * (4 + len(ctx.numbers)))
+
+
+# PASTHRU, LOGISTIC, TANH and RELU: their gradients are those at the result.
+_FROM_RESULT = frozenset((0, 1, 2, 3))
+autocast("convolution_activation", 4)
+
 for function, tensors in ((_Training, 5), (_Inference, 5), (_Max, 1), (_MaxAlone, 1), (_Average, 1),
-                          (_AverageBackward, 1), (_Softmax, 1), (_LogSoftmax, 1), (_Response, 1), (_Activation, 1)):
+                          (_AverageBackward, 1), (_Softmax, 1), (_LogSoftmax, 1), (_Response, 1), (_Activation, 1),
+                          (_Activated, 4)):
     name = function.op._schema.name.partition("::")[2]
     library.impl(name, Differentiable(function, _kernels[name], tensors), "Autograd")

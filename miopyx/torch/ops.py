@@ -48,7 +48,7 @@ def like(x: torch.Tensor, lens: Sequence[Any]) -> torch.Tensor:
 
 
 @torch.library.register_fake("miopyx::convolution", lib=library)
-def _fake_forward(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, stride: Sequence[Any],
+def fake_convolution(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, stride: Sequence[Any],
                   padding: Sequence[Any], dilation: Sequence[Any], transposed: bool, output_padding: Sequence[Any],
                   groups: Any) -> torch.Tensor:
     torch._check(x.dim() == len(stride) + 2 and w.dim() == x.dim(), lambda: "x and w have two axes beside the strides'")
@@ -122,15 +122,20 @@ for name, function, compute, tensors in (
     library.impl(name, Differentiable(function, compute, tensors), "Autograd")
 
 
-def _autocast(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, *numbers: Any) -> torch.Tensor:
-    """Compute in autocast's type, as PyTorch's own convolutions do."""
-    dtype = torch.get_autocast_dtype(x.device.type)
-    cast = [t.to(dtype) if t is not None and t.dtype == torch.float32 else t for t in (x, w, bias)]
-    with torch._C._ExcludeDispatchKeyGuard(_AUTOCAST):
-        return _forward(*cast, *numbers)
+def autocast(name: str, tensors: int) -> None:
+    """Let an operator compute in autocast's type, as PyTorch's own convolutions do; it takes `tensors` tensors."""
+    op = getattr(torch.ops.miopyx, name).default
+
+    def compute(*args: Any) -> Any:
+        dtype = torch.get_autocast_dtype(args[0].device.type)
+        cast = [t.to(dtype) if t is not None and t.dtype == torch.float32 else t for t in args[:tensors]]
+        with torch._C._ExcludeDispatchKeyGuard(_AUTOCAST):
+            return op(*cast, *args[tensors:])
+
+    for key in ("AutocastCPU", "AutocastCUDA"):
+        library.impl(name, compute, key)
 
 
 _AUTOCAST = (torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
              | torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA))
-for key in ("AutocastCPU", "AutocastCUDA"):
-    library.impl("convolution", _autocast, key)
+autocast("convolution", 3)

@@ -34,6 +34,9 @@ static inline V mx_activation(V x, ACC alpha, ACC beta, ACC gamma, ACC eps)
     return x > 0 ? x : alpha * x;
 #elif ACTIVATION == 9 /* ELU */
     return x > 0 ? x : alpha * mx_expm1(x > 0 ? (V)0 : x);
+#elif ACTIVATION == 10 /* CLAMP: NaN becomes beta */
+    const V below = x < beta ? x : (V)beta;
+    return below > alpha ? below : (V)alpha;
 #else /* PASTHRU */
     return x;
 #endif
@@ -60,6 +63,8 @@ static inline V mx_activation_gradient(V dy, V v, ACC alpha, ACC beta, ACC gamma
     return v > 0 ? dy : alpha * dy;
 #elif ACTIVATION == 9
     return v > 0 ? dy : dy * (alpha * mx_exp(v));
+#elif ACTIVATION == 10
+    return v > alpha && v <= beta ? dy : (V)0;
 #else
     return dy;
 #endif

@@ -37,8 +37,8 @@
 #if !MX_IS_STORAGE(T)
 #error "T must be half, float, double or bfloat16"
 #endif
-#if ACTIVATION < 0 || ACTIVATION > 9
-#error "ACTIVATION must be 0 to 9"
+#if ACTIVATION < 0 || ACTIVATION > 10
+#error "ACTIVATION must be 0 to 10"
 #endif
 
 #define PARAMETERS const mx_grid g, const long chunk, const ACC alpha, const ACC beta, const ACC gamma, const ACC eps

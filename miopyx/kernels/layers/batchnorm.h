@@ -55,8 +55,8 @@
 #ifdef ACTIVATION
 #include "include/functions.h"
 #include "include/activation.h"
-#if ACTIVATION < 1 || ACTIVATION > 9
-#error "ACTIVATION must be 1 to 9"
+#if ACTIVATION < 1 || ACTIVATION > 10
+#error "ACTIVATION must be 1 to 10"
 #endif
 #endif
 

@@ -19,7 +19,7 @@ cdef enum:
     SMALLEST_SHARE = 1 << 12   # elements that are worth another work-group on a CPU
     SMALL = 1 << 16            # up to here there is one work-group to a core
     ITEM = 8                   # elements of a work-item on a GPU
-    CHEAP = 1 << 0 | 1 << 3 | 1 << 5 | 1 << 7 | 1 << 8   # modes without exponentials: miopenActivationMode_t
+    CHEAP = 1 << 0 | 1 << 3 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 10   # modes without exponentials: miopenActivationMode_t
 
 
 cdef class HostActivation(HostLayer):

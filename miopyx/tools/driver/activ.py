@@ -1,4 +1,4 @@
-"""`activ`: the ten activations."""
+"""`activ`: the eleven activations."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .options import Command, Family, Flag
 from .verify import Doubles
 
 MODES = ("0 pass through, 1 logistic, 2 tanh, 3 ReLU, 4 soft ReLU, 5 abs, 6 power, 7 clipped ReLU, 8 leaky ReLU, "
-         "9 ELU")
+         "9 ELU, 10 clamp")
 
 FAMILY = Family("activ", "an activation", operations("activ"), (
     FORWARD_FLAG,
     *size_flags(100),
     *MORE_SIZE_FLAGS,
-    Flag("mode", "m", 3, MODES, range(10)),
+    Flag("mode", "m", 3, MODES, range(11)),
     Flag("alpha", "A", 1.0, "alpha of the activation"),
     Flag("beta", "B", 1.0, "beta of the activation"),
     Flag("gamma", "G", 1.0, "gamma of the activation"),
@@ -31,7 +31,7 @@ FAMILY = Family("activ", "an activation", operations("activ"), (
 
 Parameters: TypeAlias = tuple[float, float, float]  # alpha, beta and gamma
 
-PASSTHROUGH, LOGISTIC, TANH, RELU, SOFTRELU, ABS, POWER, CLIPPEDRELU, LEAKYRELU, ELU = range(10)
+PASSTHROUGH, LOGISTIC, TANH, RELU, SOFTRELU, ABS, POWER, CLIPPEDRELU, LEAKYRELU, ELU, CLAMP = range(11)
 
 
 class Activation(Layer):
@@ -93,6 +93,7 @@ def activated(mode: int, parameters: Parameters, epsilon: float, x: Doubles) -> 
         CLIPPEDRELU: lambda: np.minimum(a, np.maximum(x, 0)),
         LEAKYRELU: lambda: np.where(x > 0, x, a * x),
         ELU: lambda: np.where(x > 0, x, a * np.expm1(x)),
+        CLAMP: lambda: np.maximum(a, np.minimum(b, x)),
     }
     return modes[mode]()
 
@@ -111,5 +112,6 @@ def gradient(mode: int, parameters: Parameters, epsilon: float, dy: Doubles, x: 
         CLIPPEDRELU: lambda: np.where((x > 0) & (x <= a), dy, 0.0),
         LEAKYRELU: lambda: np.where(x > 0, dy, a * dy),
         ELU: lambda: np.where(x > 0, dy, dy * a * np.exp(x)),
+        CLAMP: lambda: np.where((x > a) & (x <= b), dy, 0.0),
     }
     return modes[mode]()

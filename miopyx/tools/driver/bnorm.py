@@ -32,7 +32,7 @@ FAMILY = Family("bnorm", "a batch normalisation", {
     Flag("mode", "m", 0, "0 per activation, 1 spatial", SWITCH),
     Flag("save", "s", 0, "training saves mean and inverse deviation, backward takes saved ones", SWITCH),
     Flag("run", "r", 0, "training keeps running mean and variance, inference takes estimated ones", SWITCH),
-    Flag("activ_mode", "f", 0, f"the activation that follows: {activ.MODES}", range(10)),
+    Flag("activ_mode", "f", 0, f"the activation that follows: {activ.MODES}", range(11)),
     Flag("activ_alpha", "x", 1.0, "alpha of the activation"),
     Flag("activ_beta", "y", 1.0, "beta of the activation"),
     Flag("activ_gamma", "z", 1.0, "gamma of the activation"),
@@ -179,7 +179,8 @@ class BatchNorm(Layer):
         """Where what the activation was given is so near a kink of its that rounding decides."""
         v = self._normal(self._made)[0] * self._made["scale"] + self._made["bias"]
         kinks = {activ.RELU: (0,), activ.ABS: (0,), activ.LEAKYRELU: (0,), activ.ELU: (0,),
-                 activ.CLIPPEDRELU: (0, self.parameters[0])}.get(self.activation, ())
+                 activ.CLIPPEDRELU: (0, self.parameters[0]),
+                 activ.CLAMP: self.parameters[:2]}.get(self.activation, ())
         near = np.zeros(v.shape, bool)
         for kink in kinks:
             near |= np.abs(v - kink) < (1e-2 if self.dtype in ("float16", "bfloat16") else 1e-3)

@@ -12,7 +12,7 @@ import miopyx
 
 from . import data
 from .data import Array
-from .layer import FORWARD_FLAG, SWITCH, Layer, Pass, elementwise_limit, operations, packed, run_flags
+from .layer import FORWARD_FLAG, SWITCH, Layer, Pass, elementwise_limit, file_flags, operations, packed, run_flags
 from .options import Command, Family, Flag
 from .reduce import numbers
 from .verify import Doubles
@@ -26,6 +26,7 @@ FAMILY = Family("dropout", "a dropout", operations("dropout"), (
     Flag("use_mask", "e", 0, "take a mask that is there", SWITCH),
     Flag("gen_file", "f", 0, "write files for the generator", fixed="the generator needs no files"),
     *run_flags(1),
+    *file_flags(("dump_output", "o")),
 ))
 
 

@@ -14,7 +14,7 @@ import miopyx
 
 from . import data
 from .data import Array
-from .layer import SWITCH, Layer, Pass, elementwise_limit, limit, operations, run_flags
+from .layer import SWITCH, Layer, Pass, elementwise_limit, file_flags, limit, operations, run_flags
 from .options import Command, Family, Flag, UsageError
 from .problem import Sizes
 from .verify import Doubles
@@ -38,7 +38,9 @@ CTC_FAMILY = _family(
     Flag("blank_label_id", "b", 0, "the blank label"),
     Flag("input_len", "k", "20", "steps of each sample, as in 20,18; the last number counts for the others"),
     Flag("label_len", "l", "5", "labels likewise"), Flag("num_class", "c", 9, "classes without blank", range(1, 2**31)),
-    Flag("batchsize", "n", 4, "samples", range(1, 2**31)), Flag("ctcalgo", "a", 0, "algorithm", (0,)), runs=1)
+    Flag("batchsize", "n", 4, "samples", range(1, 2**31)), Flag("ctcalgo", "a", 0, "algorithm", (0,)),
+    Flag("verify_path", "v", 1, "means nothing: there is one reference", SWITCH), *file_flags(("dump_output", "o")),
+    runs=1)
 GLU_FAMILY = _family("glu", "a gated linear unit", _FORWARD,
               Flag("dim_lengths", "D", "256x512", "lengths of the input"),
               Flag("dim_to_split", "R", 0, "axis that is split", range(5)))
@@ -61,7 +63,7 @@ GETITEM = _family(
 SOFT = _family("softmarginloss", "a soft margin loss", Flag("forw", "F", 1, "0 both, 1 forward, 2 backward", (0, 1, 2)),
                Flag("dim", "D", "4x25x4x25", "lengths of the input"),
                Flag("contiguous", "C", 1, "0: with gaps", SWITCH),
-               _REDUCE)
+               Flag("stride", "S", "-1", "strides of the input, as in 2500x100x25x1; -1: as -C says"), _REDUCE)
 MULTI = _family("multimarginloss", "a multi-margin loss", _ONLY, Flag("dim", "D", "41x4", "rows and classes"),
                 Flag("contiguous", "C", 1, "0: with gaps", SWITCH), _REDUCE,
                 Flag("power", "", 1, "p", (1, 2)), Flag("margin", "", 1.0, "margin"))
@@ -76,7 +78,7 @@ _AMP = (Flag("scale", "s", 65536, "amp...: what gradients are divided by", range
         Flag("found_inf", "f", 0, "amp...: an infinity was found", SWITCH))
 ADAM = _family("adam", "a step of Adam", *_ADAM, Flag("amsgrad", "a", 0, "AMSGrad", SWITCH),
                Flag("maximize", "m", 0, "maximise", SWITCH), *_AMP, ampadam="float32", adamw="float32",
-               adamwfp16="float16", ampadamw="float32")
+               adamwfp16="float16", adamwbfp16="bfloat16", adamwfp64="float64", ampadamw="float32")
 TRANSFORMERS = _family("transformersadamw", "a step of Transformers' AdamW", *_ADAM,
                        Flag("correct_bias", "c", 1, "biases are corrected", SWITCH), *_AMP,
                        transformersampadamw="float32")
@@ -290,7 +292,13 @@ class SoftMargin(Elements):
     def make(self) -> None:
         lens, gaps = self.lengths("dim"), not self.command.number("contiguous")
         self.reduction = _REDUCTIONS[self.command.text("reduce")]
-        self.describe(lens, "x", "t", "dy", "dx", gaps=gaps)
+        strides = self.command.text("stride")
+        self.describe(lens, "x", "t", "dy", "dx", gaps=gaps and strides == "-1")
+        if strides != "-1":
+            given = _numbers(strides, "stride", "x")
+            if len(given) != len(lens):
+                raise UsageError(f"--stride {strides}: as many numbers as --dim has")
+            self.desc["x"] = self.tensor("x", miopyx.TensorDescriptor(self.dtype, lens, given))
         self.describe((1,) if self.reduction else lens, "y")
 
     def values(self, name: str, generator: data.Generator) -> Array:

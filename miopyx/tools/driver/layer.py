@@ -45,6 +45,12 @@ def run_flags(runs: int = 10) -> tuple[Flag, ...]:
     )
 
 
+def file_flags(*names: tuple[str, str]) -> tuple[Flag, ...]:
+    """Return flags of files and of where results are written: accepted at their defaults alone."""
+    return tuple(Flag(name, short, 0 if name == "dump_output" else "", "file or folder of tensors",
+                      fixed="tensors are neither read from files nor written") for name, short in names)
+
+
 def size_flags(batch: int) -> tuple[Flag, ...]:
     """Return the flags of a tensor; those without a letter are not MIOpenDriver's."""
     return (

@@ -16,6 +16,7 @@ from .data import Array
 from .layer import FORWARD_FLAG, MORE_SIZE_FLAGS, Layer, Pass, limit, operations, run_flags, size_flags
 from .options import Command, Family, Flag, UsageError
 from .problem import Sizes
+from .reduce import numbers
 from .verify import Doubles
 
 _EPSILON = Flag("eps", "e", 0.00001, "what is added to the variance")
@@ -23,17 +24,23 @@ _DIM = Flag("normalized_dim", "o", 3, "the first axis that is normalised", range
 _FORWARD = replace(FORWARD_FLAG, default=1)
 
 
-def _family(name: str, title: str, modes: tuple[int, int], *flags: Flag) -> Family:
-    mode = Flag("mode", "m", modes[0], f"{modes[0]}: without weights, {modes[1]}: with weights", modes)
-    return Family(name, title, operations(name), (*flags, *size_flags(100), MORE_SIZE_FLAGS[0], _EPSILON, mode,
-                                                  *run_flags()))
+_SIZES = (Flag("input", "X", "100x3x32x32", "lengths of the tensor; where it is not given those of -n, -c, -H and -W"),
+          *size_flags(100), MORE_SIZE_FLAGS[0])
 
 
-LAYER_FAMILY = _family("layernorm", "a layer norm", (0, 1), _FORWARD, _DIM)
-ADD_FAMILY = _family("addlayernorm", "a layer norm of a sum", (2, 3), _FORWARD, _DIM)
-T5_FAMILY = _family("t5layernorm", "an RMS norm", (4, 5), FORWARD_FLAG)
-GROUP_FAMILY = _family("groupnorm", "a group norm", (0, 1), _FORWARD,
-                       Flag("num_groups", "g", 1, "groups of channels", range(1, 2**31)))
+def _family(name: str, title: str, modes: tuple[int, int], *flags: Flag, default: int = 0) -> Family:
+    mode = Flag("mode", "m", modes[default], f"{modes[0]}: without weights, {modes[1]}: with weights", modes)
+    return Family(name, title, operations(name), (*flags, _EPSILON, mode, *run_flags()))
+
+
+LAYER_FAMILY = _family("layernorm", "a layer norm", (0, 1), _FORWARD, _DIM, *_SIZES)
+ADD_FAMILY = _family("addlayernorm", "a layer norm of a sum", (2, 3), _FORWARD, _DIM, *_SIZES)
+T5_FAMILY = _family("t5layernorm", "an RMS norm", (4, 5), FORWARD_FLAG, *_SIZES, default=1)
+GROUP_FAMILY = _family(
+    "groupnorm", "a group norm", (0, 1), _FORWARD,
+    Flag("num_groups", "g", 4, "groups of channels", range(1, 2**31)), Flag("batchsize", "n", 32, "samples"),
+    Flag("in_channels", "c", 32, "channels"), Flag("in_d", "D", 14, "depth; 0: two spatial axes"),
+    Flag("in_h", "H", 14, "height; 0: one spatial axis, with -D 0"), Flag("in_w", "W", 14, "width"))
 
 
 class LayerNorm(Layer):
@@ -54,6 +61,9 @@ class LayerNorm(Layer):
             self._packed(inner, "weight", *(("bias",) if self.means else ()))
         self.outer = self._packed(outer, "rstd", *(("mean",) if self.means else ()))
         self.plans: dict[tuple[Any, str], Any] = {}
+
+    def lens(self) -> Sizes:
+        return numbers(self.command, "input", "x") if "input" in self.command.given else super().lens()
 
     def _packed(self, lens: Sizes, *names: str) -> Any:
         desc = miopyx.TensorDescriptor(self.dtype, lens)
@@ -175,11 +185,16 @@ class T5LayerNorm(LayerNorm):
     def _shape(self) -> tuple[int, Sizes, Sizes]:
         lens = self.lens()
         self.rows = prod(lens[:-1]), lens[-1], 1
-        return len(lens) - 1, lens[-1:], lens[:-1]
+        return len(lens) - 1, lens[-1:], lens[:-1] or (1,)
 
 
 class GroupNorm(LayerNorm):
     method = "group_norm"
+
+    def lens(self) -> Sizes:
+        spatial = [self.command.number(name) for name in ("in_d", "in_h")]
+        return (self.command.number("batchsize"), self.command.number("in_channels"),
+                *spatial[0 if spatial[0] else 1 if spatial[1] else 2:], self.command.number("in_w"))
 
     def _shape(self) -> tuple[int, Sizes, Sizes]:
         lens, groups = self.lens(), self.command.number("num_groups")

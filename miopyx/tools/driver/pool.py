@@ -12,7 +12,7 @@ import miopyx
 
 from . import data
 from .data import Array
-from .layer import FORWARD_FLAG, LAYOUTS, SWITCH, Layer, Pass, limit, operations, packed, run_flags
+from .layer import FORWARD_FLAG, LAYOUTS, SWITCH, Layer, Pass, file_flags, limit, operations, packed, run_flags
 from .options import Command, Family, Flag, UsageError, Value
 from .problem import Sizes, pads, tensor
 from .verify import Doubles
@@ -46,6 +46,7 @@ FAMILY = Family("pool", "a pooling", operations("pool"), (
     Flag("pad_mode", "z", "default", "default: the pads given; same and valid compute them",
          ("default", "same", "valid")),
     Flag("index_type", "I", "miopenIndexUint8", "type of what max stores", tuple(INDEX_TYPES)),
+    *file_flags(("in_data", "j"), ("out_data", "k"), ("dump_root", "l")),
 ))
 
 
@@ -53,6 +54,8 @@ def with_batch(command: Command, batch: Value) -> dict[str, Value]:
     """Return the flags that give a command another batch size."""
     flags: dict[str, Value] = {}
     for name in ("input", "dinput", "output", "doutput"):
+        if name not in command.family.long:
+            continue
         lens, comma, rest = command.text(name).partition(",")
         first, x, others = lens.partition("x")
         if x and first.isdigit():

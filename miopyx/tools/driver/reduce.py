@@ -12,7 +12,7 @@ import miopyx
 
 from . import data
 from .data import Array
-from .layer import SWITCH, Layer, Pass, limit, operations, packed, run_flags
+from .layer import SWITCH, Layer, Pass, file_flags, limit, operations, packed, run_flags
 from .options import Command, Family, Flag, UsageError
 from .problem import Sizes
 from .verify import Doubles
@@ -43,6 +43,7 @@ TENSOR_FAMILY = Family("reduce", "a reduction", operations("reduce"), (
     Flag("alpha", "A", 1.0, "factor of the result"),
     Flag("beta", "B", 0.0, "factor of what was there, which is added"),
     *run_flags(1),
+    *file_flags(("in_data", "d"), ("dump_output", "o")),
 ))
 CALCULATION_FAMILY = _one_axis(
     "reducecalculation", "a sum or a product along an axis", "256x4x8732", 1,

@@ -86,7 +86,8 @@ def test_public_names_are_meant():
     meant = {"ActivationDescriptor", "CTCLossDescriptor", "ConvolutionDescriptor", "DropoutDescriptor", "FindOptions",
              "FindProblem", "FindSolution", "FusionOperator", "FusionPlanDescriptor", "Handle", "LRNDescriptor",
              "OperatorArgs", "Plan", "PoolingDescriptor", "RNNDescriptor", "ReduceTensorDescriptor",
-             "SeqTensorDescriptor", "SoftmaxDescriptor", "Solver", "TensorDescriptor", "cast_tensor", "copy_tensor", "solver_id", "solver_name"}
+             "SeqTensorDescriptor", "SoftmaxDescriptor", "Solver", "TensorDescriptor", "cast_tensor", "copy_tensor",
+             "solver_id", "solver_name"}
     errors = {error.__name__ for error in (miopyx.MIOpenError, *miopyx.errors.ERROR_OF_STATUS.values())}
     enums = set(miopyx.enums.__all__)
     structs = {"miopenConvAlgoPerf_t", "miopenConvSolution_t", "miopenTensorArgument_t"}

@@ -404,7 +404,8 @@ SENSIBLE = {
     "reduceTensorOp": tuple(miopyx.miopenReduceTensorOp_t), "reduceTensorCompType": (0, 1, 5, 6),
     **dict.fromkeys(("reduceTensorNanOpt", "reduceTensorIndices", "reduceTensorIndicesType"), (0, 0, 0, 1)),
     **dict.fromkeys(("inMode", "biasMode", "algo", "paddingMode"), (0, 1)), "rnnMode": (0, 1, 2, 3), "batchSize": (2,),
-    **dict.fromkeys(("layer", "paramID", "biasID"), (0, 1, 2, 3)), "hsize": (4,), "nlayers": (1, 2), "sequenceLenArray": ([1, 1], [1, 0]), "paddingMarker": (None,),
+    **dict.fromkeys(("layer", "paramID", "biasID"), (0, 1, 2, 3)), "hsize": (4,), "nlayers": (1, 2),
+    "sequenceLenArray": ([1, 1], [1, 0]), "paddingMarker": (None,),
     "lrnN": (1, 3, 5), **dict.fromkeys(("pad_h", "pad_w"), (0, 1)),
     **dict.fromkeys(("windowHeight", "windowWidth"), (2, 3)), "ceil_mode": (False, True), "divisor_override": (3, -1),
 }

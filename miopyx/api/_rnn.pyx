@@ -259,7 +259,7 @@ def miopenSetRNNPaddingMode(rnnDesc, paddingMode):
 
 
 def miopenGetRNNPaddingMode(rnnDesc):
-    """Return the miopenRNNPaddingMode_t.
+    """Return whether functions that take a descriptor for each step have padded x and y.
 
     Parameters
     ----------

@@ -39,6 +39,7 @@ cdef extern from "layers/rnn_args.h":
 cdef enum:
     ALIGNED = 256              # bytes, of regions of the workspace
     LAUNCH_FLOPS = 1 << 21     # that a core of a CPU does while a launch begins and ends
+    READING = 8                # that it does while it reads a number
     SHARES = 4                 # work-groups of a CPU that copies, for each core
     SHARE = 1 << 12            # numbers that are worth another one
     TEAM = 256                 # work-items of a group of a GPU
@@ -306,7 +307,8 @@ cdef class RNNOffer(Offer):
         cores = ceil_div(dev.compute_units, p.dirs)
         grid[0], grid[1], grid[2] = min(cores, p.batch), 1, 1
         if grid[0] < cores:
-            flops = 2 * ceil_div(p.batch, grid[0]) * p.hidden * self.lines
+            # Of few sequences a step takes as long as reading the matrices.
+            flops = max(2 * ceil_div(p.batch, grid[0]), READING) * p.hidden * self.lines
             if flops - flops * grid[0] // cores > LAUNCH_FLOPS:
                 grid[0], grid[1] = 1, min(cores, panels)
         return defines

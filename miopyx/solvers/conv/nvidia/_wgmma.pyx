@@ -53,6 +53,15 @@ def limit_read_again(int64_t most=2 * CACHED):
     _most_read_again = most
 
 
+cdef int _only_choice = -1
+
+
+def limit_choices(int only=-1):
+    """Take this one of CHOICES wherever it is possible; for tests and benches."""
+    global _only_choice
+    _only_choice = only
+
+
 # What is read from memory, and of partial sums written and read, in bytes a microsecond.
 cdef double MEMORY_SPEED = 4.2e6, PARTIAL_SPEED = 8e6
 
@@ -242,6 +251,11 @@ cdef bint _shared(const mx_nv_conv* g) noexcept nogil:
 
 
 cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int phases) noexcept:
+    cdef chosen_t best = _choose_among(dev, r, g, phases, _only_choice)
+    return best if best.cost >= 0 else _choose_among(dev, r, g, phases, -1)
+
+
+cdef chosen_t _choose_among(Device dev, const roles_t* r, const mx_nv_conv* g, int phases, int only) noexcept:
     cdef bint last = g.y_c == 1 and g.filters > 1
     cdef int64_t units = max(1, dev.compute_units), slices = slices_of(g), down, across, groups, stages
     cdef bint shared = _shared(g), local_epilogue = not last and not r.scaled and both(g.p) * g.q % 64 != 0
@@ -249,7 +263,7 @@ cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int pha
     cdef chosen_t best = chosen_t(0, 1, 1, 1, -1)
     cdef int i
     for i in range(CHOICES_COUNT):
-        if (i == T256X64 or i == T256X64_RESIDENT) != shared:
+        if (i == T256X64 or i == T256X64_RESIDENT) != shared or only >= 0 and i != only:
             continue
         if CHOICES[i].resident and (g.groups > 1 or phases > 1 or slices == 0 or not last):
             continue
@@ -395,6 +409,7 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
         X_THROUGH_L1=int(shared), TAPS_INNER=int(shared and g.reduced % 64 == 0), FLAT=int(flat),
         X_TRANSPOSED=int(r.x_pixels != 0), X_RUN=r.x_pixels or 8, W_TRANSPOSED=int(r.w_transposed),
         LOCAL_EPILOGUE=int(local_epilogue), **_scaled(r.scaled), **axes_of(g), **_long_taps(g),
+        **({"LOCAL_MOST": LOCAL_MOST} if p.fused.parts else {}),
     )
     cdef mx_nv_conv unphased = operands(p, r)
     return Step(spec, hopper_args(p, r, g, &unphased, phases, &CHOICES[chosen]) + _roots(r),

@@ -138,29 +138,31 @@
 
 #include "conv/nvidia/hopper_tiles.h"
 
-/* z (include/epilogue.h) as slices of the ring behind those of its tile, where 16 bytes of it are 8 neighbours of y.  One
- * stage more than they take, so that a warpgroup whose turn it is never waits for a stage's parity two rounds ahead. */
+/* z (include/epilogue.h) as slices of the ring behind those of its tile, where 16 bytes of it are 8 neighbours of y.  The
+ * ring has more stages than these and a bias take, so that a warpgroup whose turn it is never waits for a stage's parity
+ * two rounds ahead. */
 #define Z_ROOM ((RESIDENT ? BP : BP + BF) / BP) /* blocks of 64 columns that a stage has room for */
 #define Z_BLOCKS (Z_ROOM < BF / 64 ? Z_ROOM : BF / 64)
 #define Z_STAGES ((BF / 64 + Z_BLOCKS - 1) / Z_BLOCKS)
 #if defined(FUSED_Z) && CHANNELS_LAST && !SCALED && !X_TRANSPOSED && !EIGHT_BITS && VEC == 8           \
-    && STAGES > Z_STAGES && (WG_COLUMNS == 1 || Z_BLOCKS * 64 == WN)
+    && STAGES > Z_STAGES + 1 && (WG_COLUMNS == 1 || Z_BLOCKS * 64 == WN)
 #define Z_SLICES Z_STAGES
 #else
 #define Z_SLICES 0
 #endif
-/* All of a tile in the ring. */
-#define RING_SLICES(tile) (SLICES(tile) + Z_SLICES)
-
-#ifndef LOCAL_MOST /* bytes of local memory that a work-group may have */
-#define LOCAL_MOST 0
+/* Where a bias, or a batch norm's numbers, of filters that are columns come from: see conv/nvidia/columns.h. */
+#if defined(EPILOGUE) && CHANNELS_LAST && !SCALED && !RESIDENT && defined(BIAS_TYPE) && !defined(NORM_TYPE)
+#define COLUMN_SLICES 1
+#else
+#define COLUMN_SLICES 0
 #endif
-#define COLUMNS_COPIES (RESIDENT ? 1 : CONSUMERS) /* a group with resident filters has the same columns all the time */
-#if (defined(BIAS_TYPE) || defined(NORM_TYPE)) && CHANNELS_LAST && !SCALED && !EIGHT_BITS                              \
-    && RING_BYTES + RESIDENT * W_BYTES + 8 * BP + 16 * STAGES + 16 + COLUMNS_COPIES * WN * (defined(NORM_TYPE) ? 8 : 4)        \
-           <= LOCAL_MOST
+#if COLUMN_SLICES || RESIDENT && WN * (defined(NORM_TYPE) ? 8 : 4) <= 1024 /* which is what the ring leaves */
 #define COLUMNS_IN_LOCAL 1
+#else
+#define COLUMNS_IN_LOCAL 0
 #endif
+/* All of a tile in the ring. */
+#define RING_SLICES(tile) (SLICES(tile) + COLUMN_SLICES + Z_SLICES)
 
 #define SLICES(tile) ((MX_BOTH((tile).phase.taps_h) * (tile).phase.taps_w * g.reduced + DEPTH - 1) / DEPTH)
 
@@ -190,8 +192,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     EPILOGUE_BEGIN(Y, y_offset);
     __local uint4 stages[(RING_BYTES + RESIDENT * W_BYTES) / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES + 2]; /* full, empty, and whose turn it is */
-#if COLUMNS_IN_LOCAL
-    __local uint4 columns[COLUMNS_COPIES * COLUMNS_BYTES / 16];
+#if SCALE_COLUMNS && HAS_COLUMNS && COLUMNS_IN_LOCAL && RESIDENT
+    __local uint4 columns[COLUMN_BYTES * WN / 16];
+    const uint columns_at = mx_shared(columns);
 #endif
 #if LOCAL_EPILOGUE
     __local uint4 runs[4 * CONSUMERS * RUN_BYTES / 16] __attribute__((aligned(128)));
@@ -434,13 +437,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         mx_barrier_begin(turn, 4);
         mx_barrier_begin(turn + 8, 4);
     }
-#if COLUMNS_IN_LOCAL
-    const uint columns_at = mx_shared(columns) + (RESIDENT ? 0 : role * COLUMNS_BYTES);
-    if (RESIDENT && role == 0) {
-        const mx_columns own_columns =
-            mx_load_columns(0, mx_tile(get_group_id(0), &order).n0, g.filters, EPILOGUE_ARGS);
-        mx_store_columns(columns_at, &own_columns);
-    }
+#if SCALE_COLUMNS && HAS_COLUMNS && COLUMNS_IN_LOCAL && RESIDENT
+    mx_put_columns(columns_at, 0, mx_tile(get_group_id(0), &order).n0, WN, g.filters, item, THREADS, EPILOGUE_ARGS);
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
     if (role == CONSUMERS) {
@@ -451,7 +449,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         for (; copy_tile < tiles; copy_tile += get_num_groups(0)) {
             const mx_nv_tile own = mx_tile(copy_tile, &order);
             const int slices_all = SLICES(own);
-            if (slices_all + Z_SLICES == 0)
+            if (slices_all + COLUMN_SLICES + Z_SLICES == 0)
                 continue;
             BEGIN_TILE();
             for (int slice = 0; slice < slices_all; slice++) {
@@ -468,6 +466,24 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                     stage = 0, parity ^= 1;
             }
             has_filters = RESIDENT;
+#if COLUMN_SLICES
+            mx_barrier_wait(empty + 8 * stage, parity);
+            const long first_filter = (long)own.group * g.filters;
+            __global const STORAGE(BIAS_TYPE) *bias_from = epilogue->bias + (first_filter + own.n0);
+            if (((ulong)bias_from & 15) == 0) {
+                const int first = (item & 127) * (16 / COLUMN_BYTES);
+                const int bytes = clamp((g.filters - own.n0 - first) * COLUMN_BYTES, 0, 16);
+                if (first < BF)
+                    MX_COPY_FIRST(shared + stage * STAGE_BYTES + first * COLUMN_BYTES, bias_from + first, bytes);
+                mx_barrier_arrive_copied(full + 8 * stage);
+            } else {
+                mx_put_columns(shared + stage * STAGE_BYTES, first_filter, own.n0, BF, g.filters, item & 127, 128,
+                               EPILOGUE_ARGS);
+                mx_barrier_arrive(full + 8 * stage);
+            }
+            if (++stage == STAGES)
+                stage = 0, parity ^= 1;
+#endif
 #if Z_SLICES
             BEGIN_Z(own);
             __global const ushort *z_from =
@@ -526,8 +542,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             MX_MULTIPLY_SLICES(sums, slices_all);
             if (PING_PONG && lane == 0)
                 mx_barrier_arrive(turn + 8 * (1 - role));
-#if SCALE_COLUMNS && HAS_COLUMNS && !(COLUMNS_IN_LOCAL && RESIDENT)
-            mx_columns own_columns =
+#if SCALE_COLUMNS && HAS_COLUMNS && !COLUMNS_IN_LOCAL
+            const mx_columns own_columns =
                 mx_load_columns((long)own.group * g.filters, own.n0 + column0, g.filters, EPILOGUE_ARGS);
 #endif
             MX_WG_WAIT(0);
@@ -549,29 +565,37 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #else
 #define MX_STORE_MORE MX_STORE_ARGS(first_filter)
 #endif
-#if SCALE_COLUMNS
-#if HAS_COLUMNS && !COLUMNS_IN_LOCAL
-            MX_HOLD_COLUMNS(own_columns)
+#if SCALE_COLUMNS && HAS_COLUMNS && !COLUMNS_IN_LOCAL
 #define MX_COLUMNS &own_columns, 0
-#elif HAS_COLUMNS
-#if !RESIDENT
-            MX_HOLD_COLUMNS(own_columns)
-            asm volatile("bar.sync %0, 128;" ::"r"(role + 1) : "memory"); /* the tile before is done with them */
-            mx_store_columns(columns_at, &own_columns);
-            asm volatile("bar.sync %0, 128;" ::"r"(role + 1) : "memory");
-#endif
+#elif SCALE_COLUMNS && HAS_COLUMNS && RESIDENT
 #define MX_COLUMNS 0, columns_at
 #else
-#define MX_COLUMNS 0, 0
+#define MX_COLUMNS 0, shared + stage * STAGE_BYTES + column0 * COLUMN_BYTES
+#endif
+#if SCALE_COLUMNS && !(Z_SLICES && !COLUMN_SLICES)
+#if COLUMN_SLICES
+            mx_barrier_wait(full + 8 * stage, parity);
+            mx_scale_columns(sums, lane, alpha, MX_COLUMNS);
+            asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+            if (lane == 0)
+                mx_barrier_arrive(empty + 8 * stage);
+            if (++stage == STAGES)
+                stage = 0, parity ^= 1;
+#elif HAS_COLUMNS
+            mx_scale_columns(sums, lane, alpha, MX_COLUMNS);
+#else
+            mx_scale_columns(sums, lane, alpha, 0, 0);
 #endif
 #endif
 #if Z_SLICES
-            mx_store_with_z(sums, y, m0, n0, &MX_GIVEN, warpgroup, shared, full, &stage, &parity, MX_COLUMNS,
+            mx_store_with_z(sums, y, m0, n0, &MX_GIVEN, warpgroup, shared, full, &stage, &parity,
+#if COLUMN_SLICES || !HAS_COLUMNS
+                            0, 0,
+#else
+                            MX_COLUMNS,
+#endif
                             EPILOGUE_ARGS);
 #else
-#if SCALE_COLUMNS
-            mx_scale_columns(sums, lane, alpha, MX_COLUMNS);
-#endif
 #if defined(EPILOGUE) && !SCALED
 #pragma unroll
             for (int i = 0; i < WG_ROWS; i++) {

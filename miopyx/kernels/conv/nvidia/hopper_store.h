@@ -309,7 +309,9 @@ static inline void mx_store_with_z(float (*sums)[WN / 2], __global ushort *y, in
             if (j >= WN / 2)
                 break;
             const int at = mx_filter_in_y(n0 + j * 2 + (lane & 3) * 8, g); /* of 8, or of none */
+#if !COLUMN_SLICES /* else they are scaled */
             mx_scale_part(sums, j, lane, alpha, own, columns_at);
+#endif
 #pragma unroll
             for (int i = 0; i < 2 * WG_ROWS; i++) {
                 float *sum = sums[i / 2] + j + i % 2 * 2;

@@ -9,8 +9,7 @@ from ._mma cimport roles_t, split_k_t
 
 cdef enum:
     MAX_PHASES = 16        # of the stride in one launch: PHASES of conv/nvidia/hopper_args.h
-    LOCAL_MOST = 226 << 10 # bytes of local memory that a work-group may have on compute capability 9.0
-    GROUP_BYTES = 231264   # barriers left out
+    GROUP_BYTES = 231264   # of local memory that a work-group may have, which is 226 KiB, barriers left out
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
     ctypedef struct mx_nv_phase:

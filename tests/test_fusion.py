@@ -17,6 +17,7 @@ from miopyx.choose import preparing
 from miopyx.choose._ranking import Candidate, FindRecord
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
+from miopyx.solvers.conv.nvidia import _wgmma
 from miopyx.values import _learnt
 
 TYPES = ("float32", "float16", "bfloat16", "float64")
@@ -157,25 +158,39 @@ RESIDUAL = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("name", RESIDUAL)
-def test_residuals_by_wgmma(handle, host, rng, name, dtype):
+def check_residuals(handle, host, rng, case, dtype, few=False):
     """A bias, a batch norm or neither of any type, z beside y or y itself, at any address, or multiplied by zero."""
-    case = RESIDUAL[name]
     solver = registry.BY_NAME["NvWgmmaBwd" if case.transposed else "NvWgmmaFwd"]
     example = Example(case, dtype, "channels last", rng, host)
     if solver.why_not(handle.device, example.problem(0)) is not None:
         pytest.skip("needs a Hopper GPU")
-    bound = (solver.error_bound(handle.device, example.problem(0)) + 16 * ROUNDOFF["float32"] + 2 * ROUNDOFF[dtype])
-    for z, bias, norm, beta, shift, in_place in (
-            (True, True, False, None, 0, False), (True, False, True, None, 0, True), (True, True, False, 0.0, 0, False),
+    bound = solver.error_bound(handle.device, example.problem(0)) + 16 * ROUNDOFF["float32"] + 2 * ROUNDOFF[dtype]
+    ways = [(True, True, False, None, 0, False), (True, False, True, None, 0, True), (True, True, False, 0.0, 0, False),
             (True, True, bool(rng.integers(2)), None, int(rng.integers(1, 8)), bool(rng.integers(2))),
-            (False, True, bool(rng.integers(2)), None, 0, False)):
+            (False, True, bool(rng.integers(2)), None, 0, False)]
+    for z, bias, norm, beta, shift, in_place in ways[3:] if few else ways:
         example.shift = shift
         fused = Fused(example, rng, int(rng.choice([0, 3, 8])), z, bias, norm, bool(rng.integers(2)))
         if beta is not None:
             fused.numbers = (fused.numbers[0], beta)
         fused.verify(fused.run(handle, solver, in_place), solver, bound)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", RESIDUAL)
+def test_residuals_by_wgmma(handle, host, rng, name, dtype):
+    check_residuals(handle, host, rng, RESIDUAL[name], dtype)
+
+
+@pytest.mark.parametrize("choice", range(13))
+def test_residuals_by_every_tile(handle, host, rng, choice):
+    """Of wgmma; each with a number of images of its own, since a handle keeps what it has made for a problem."""
+    try:
+        _wgmma.limit_choices(choice)
+        for c, k in ((64, 256), (136, 264)):
+            check_residuals(handle, host, rng, conv_case(2 + choice, c, k, (9, 10)), "float16", few=True)
+    finally:
+        _wgmma.limit_choices()
 
 
 def random_memory(handle, rng, desc, positive=False):

@@ -4,7 +4,8 @@
  *
  * Each lane reading them from memory costs a tile one latency after the other, and a load waits behind all that is being
  * copied into the ring.  So they are in local memory, COLUMNS_IN_LOCAL:
- *   where w stays in local memory, too, from the beginning, a group's filters being the same all the time;
+ *   where w stays in local memory, too, from the beginning, a group's filters being the same all the time, as floats if
+ *   COLUMNS_AS_FLOATS;
  *   else a bias comes as a slice of the ring behind the slices of its tile, in order with what is copied;
  * or, the numbers of a batch norm, in registers that are read once a tile, and from lane to lane by shuffles.
  * Expects WN, WG_ROWS, PERMUTE_FILTERS and mx_widen, after include/epilogue.h.
@@ -17,8 +18,10 @@
 #endif
 #ifdef NORM_TYPE
 #define COLUMN_BYTES 8 /* in local memory: all shifts, then all scales */
+#elif HAS_COLUMNS && (COLUMNS_AS_FLOATS || MX_TYPE(BIAS_TYPE) == MX_TYPE_float)
+#define COLUMN_BYTES 4
 #elif HAS_COLUMNS
-#define COLUMN_BYTES ((int)sizeof(STORAGE(BIAS_TYPE)))
+#define COLUMN_BYTES 2
 #endif
 
 #if HAS_COLUMNS && COLUMNS_IN_LOCAL
@@ -32,8 +35,8 @@ static inline void mx_put_columns(uint to, long group_filter, int k0, int column
         const float shift = mx_result_shift(EPILOGUE_ARGS, k), scale = mx_result_scale(EPILOGUE_ARGS, k);
         asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + 4 * i), "r"(as_uint(shift)) : "memory");
         asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + 4 * (columns + i)), "r"(as_uint(scale)) : "memory");
-#elif MX_TYPE(BIAS_TYPE) == MX_TYPE_float
-        asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + 4 * i), "r"(as_uint(epilogue->bias[k])) : "memory");
+#elif COLUMN_BYTES == 4
+        asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + 4 * i), "r"(as_uint(mx_result_shift(EPILOGUE_ARGS, k))) : "memory");
 #else
         asm volatile("st.shared.b16 [%0], %1;" ::"r"(to + 2 * i), "h"(epilogue->bias[k]) : "memory");
 #endif
@@ -56,7 +59,7 @@ static inline void mx_load_floats(float *to, uint from)
         to[l] = as_float(words[l]);
 }
 
-#if defined(NORM_TYPE) || MX_TYPE(BIAS_TYPE) == MX_TYPE_float
+#if COLUMN_BYTES >= 4
 #define MX_LOAD_SHIFTS(to, column) mx_load_floats(to, columns_at + 4 * (column))
 #else
 static inline void mx_load_halves(float *to, uint from)

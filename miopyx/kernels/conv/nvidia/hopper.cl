@@ -161,6 +161,7 @@
 #else
 #define COLUMNS_IN_LOCAL 0
 #endif
+#define COLUMNS_AS_FLOATS RESIDENT /* 16 bits cost resident tiles 3 to 6 % more */
 /* All of a tile in the ring. */
 #define RING_SLICES(tile) (SLICES(tile) + COLUMN_SLICES + Z_SLICES)
 

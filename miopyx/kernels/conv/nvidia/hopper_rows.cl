@@ -139,6 +139,7 @@ static inline int mx_filter_in_y(int k, const mx_nv_rows *g)
 #define MX_CONV(problem) (&(problem)->conv)
 #define PERMUTE_FILTERS (!W_IN_PLACE && !LOCAL_EPILOGUE)
 #define COLUMNS_IN_LOCAL 1
+#define COLUMNS_AS_FLOATS 0
 #include "conv/nvidia/hopper_store.h"
 #if LOCAL_EPILOGUE
 #include "conv/nvidia/hopper_runs.h"

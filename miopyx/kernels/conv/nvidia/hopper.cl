@@ -566,15 +566,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #else
 #define MX_STORE_MORE MX_STORE_ARGS(first_filter)
 #endif
-#if SCALE_COLUMNS && HAS_COLUMNS && !COLUMNS_IN_LOCAL
-#define MX_COLUMNS &own_columns, 0
-#elif SCALE_COLUMNS && HAS_COLUMNS && RESIDENT
-#define MX_COLUMNS 0, columns_at
-#else
-#define MX_COLUMNS 0, shared + stage * STAGE_BYTES + column0 * COLUMN_BYTES
-#endif
-#if SCALE_COLUMNS && !(Z_SLICES && !COLUMN_SLICES)
 #if COLUMN_SLICES
+#define MX_COLUMNS 0, shared + stage * STAGE_BYTES + column0 * COLUMN_BYTES
             mx_barrier_wait(full + 8 * stage, parity);
             mx_scale_columns(sums, lane, alpha, MX_COLUMNS);
             asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
@@ -582,19 +575,19 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 mx_barrier_arrive(empty + 8 * stage);
             if (++stage == STAGES)
                 stage = 0, parity ^= 1;
-#elif HAS_COLUMNS
-            mx_scale_columns(sums, lane, alpha, MX_COLUMNS);
+#elif SCALE_COLUMNS
+#if !HAS_COLUMNS
+#define MX_COLUMNS 0, 0
+#elif COLUMNS_IN_LOCAL
+#define MX_COLUMNS 0, columns_at
 #else
-            mx_scale_columns(sums, lane, alpha, 0, 0);
+#define MX_COLUMNS &own_columns, 0
 #endif
+            if (!Z_SLICES)
+                mx_scale_columns(sums, lane, alpha, MX_COLUMNS);
 #endif
 #if Z_SLICES
-            mx_store_with_z(sums, y, m0, n0, &MX_GIVEN, warpgroup, shared, full, &stage, &parity,
-#if COLUMN_SLICES || !HAS_COLUMNS
-                            0, 0,
-#else
-                            MX_COLUMNS,
-#endif
+            mx_store_with_z(sums, y, m0, n0, &MX_GIVEN, warpgroup, shared, full, &stage, &parity, MX_COLUMNS,
                             EPILOGUE_ARGS);
 #else
 #if defined(EPILOGUE) && !SCALED

@@ -156,7 +156,8 @@
 #else
 #define COLUMN_SLICES 0
 #endif
-#if COLUMN_SLICES || RESIDENT && WN * (defined(NORM_TYPE) ? 8 : 4) <= 1024 /* which is what the ring leaves */
+#define RING_LEAVES (BP > 64 ? 512 : 1024) /* bytes at least, of resident tiles */
+#if COLUMN_SLICES || RESIDENT && WN * (defined(NORM_TYPE) ? 8 : 4) <= RING_LEAVES
 #define COLUMNS_IN_LOCAL 1
 #else
 #define COLUMNS_IN_LOCAL 0

@@ -141,8 +141,9 @@ def _atomic(o: list[str], then: str) -> str:
 
 
 def _word_of_two(m: re.Match, o: list[str]) -> str:
-    kind = "bfloat" if m[1] == "bf16" else "half"
-    return f"{_u32(o[0])} = (uint32_t) {kind}_from({_f32(o[1])}) << 16 | {kind}_from({_f32(o[2])});"
+    kind = "bfloat" if m[2] == "bf16" else "half"
+    high, low = (f"nv_relu({_f32(name)})" if m[1] else _f32(name) for name in o[1:])
+    return f"{_u32(o[0])} = (uint32_t) {kind}_from({high}) << 16 | {kind}_from({low});"
 
 
 def _two_of_word(m: re.Match, o: list[str]) -> str:
@@ -191,7 +192,7 @@ _INSTRUCTIONS: list[tuple[str, Callable[[re.Match, list[str]], str]]] = [
     (r"atom\.global\.add\.u64", lambda m, o: _atomic(o, f"*at += {_u64(o[2])};")),
     # Numbers
     (r"cvt\.u32\.u64", lambda m, o: f"{_u32(o[0])} = (uint32_t) {_u64(o[1])};"),
-    (r"cvt\.rn\.(f16|bf16)x2\.f32", _word_of_two),
+    (r"cvt\.rn(\.relu)?\.(f16|bf16)x2\.f32", _word_of_two),
     (r"cvt\.rna\.tf32\.f32", lambda m, o: f"{_u32(o[0])} = tf32_from({_f32(o[1])});"),
     (r"cvt\.rn\.satfinite\.(e4m3|e5m2)x2\.f32",
      lambda m, o: f"{_as('U16', o[0])} = byte_from({_f32(o[1])}, {_KINDS[m[1]]}) << 8 "

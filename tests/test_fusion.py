@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from cases_reader import conv_cases
+from cases_reader import conv_case, conv_cases
 from guarded import DTYPE, LAYOUTS, ROUNDOFF, Tensor
 from solver_checks import Example
 
@@ -17,6 +17,7 @@ from miopyx.choose import preparing
 from miopyx.choose._ranking import Candidate, FindRecord
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
+from miopyx.solvers.conv.nvidia import _wgmma
 from miopyx.values import _learnt
 
 TYPES = ("float32", "float16", "bfloat16", "float64")
@@ -70,9 +71,10 @@ class Fused:
     def run(self, handle, solver, in_place: bool) -> np.ndarray:
         plan = self.plan(handle, solver.id)
         x, w, y = self.example.desc
-        tensors = [Tensor(handle, d, v) for d, v in zip((x, w), self.example.data, strict=False)]
-        out = Tensor(handle, y, self.z if in_place else None)
-        z = [] if self.z is None else [out] if in_place else [Tensor(handle, y, self.z)]
+        place = {"shift": self.example.shift * DTYPE[self.example.dtype].itemsize}
+        tensors = [Tensor(handle, d, v, **place) for d, v in zip((x, w), self.example.data, strict=False)]
+        out = Tensor(handle, y, self.z if in_place else None, **place)
+        z = [] if self.z is None else [out] if in_place else [Tensor(handle, y, self.z, **place)]
         channels = [Tensor(handle, self.channel, v) for v in ([self.bias] if self.bias is not None else []) + self.norm]
         plan(*[t.argument() for t in (*tensors, *z, *channels, out)], *self.numbers)
         handle.finish()
@@ -131,6 +133,64 @@ def test_every_solver_computes_what_follows(handle, host, rng, case, dtype, layo
     assert able
     for solver in able:
         check(handle, example, solver, rng)
+
+
+# Of wgmma, channels last, where 8 neighbours of y are stored at once: z comes into local memory as slices of the ring.
+# Each has other tiles; images, channels, filters, pixels, filter, pad, stride.
+RESIDUAL = {
+    "64 channels to 256": conv_case(67, 64, 256, (12, 13)),
+    "128 channels to 512": conv_case(5, 128, 512, (13, 12)),
+    "256 channels to 1024": conv_case(3, 256, 1024, (14, 14)),
+    "512 channels to 2048": conv_case(23, 512, 2048, (7, 7)),
+    "3x3 to 256": conv_case(3, 72, 256, (9, 10), (3, 3), (1, 1)),
+    "3x3 to 640": conv_case(8, 96, 640, (40, 11), (3, 3), (1, 1)),
+    "3x3 to 192": conv_case(5, 200, 192, (45, 71), (3, 3), (1, 1)),
+    "3x3 to 128": conv_case(3, 128, 128, (14, 14), (3, 3), (1, 1)),
+    "to 40": conv_case(3, 136, 40, (9, 9), (3, 3), (1, 1), (2, 2)),
+    "64 channels, rows": conv_case(3, 64, 64, (14, 15), (3, 3), (1, 1)),
+    "3 channels": conv_case(3, 3, 64, (20, 21), (7, 7), (3, 3), (2, 2)),
+    "groups": conv_case(2, 128, 160, (9, 9), (3, 3), (1, 1), groups=2),
+    "transposed": conv_case(2, 96, 64, (9, 8), (4, 4), (1, 1), (2, 2), transposed=True),
+    "transposed, no taps for some": conv_case(3, 96, 72, (9, 8), (1, 1), (0, 0), (2, 2), transposed=True,
+                                              outpad=(1, 1)),
+    "volume": conv_case(2, 96, 136, (5, 7, 8), (3, 3, 3), (1, 1, 1)),
+    "filters that are no multiple of 8": conv_case(3, 64, 68, (9, 9)),
+}
+
+
+def check_residuals(handle, host, rng, case, dtype, few=False):
+    """A bias, a batch norm or neither of any type, z beside y or y itself, at any address, or multiplied by zero."""
+    solver = registry.BY_NAME["NvWgmmaBwd" if case.transposed else "NvWgmmaFwd"]
+    example = Example(case, dtype, "channels last", rng, host)
+    if solver.why_not(handle.device, example.problem(0)) is not None:
+        pytest.skip("needs a Hopper GPU")
+    bound = solver.error_bound(handle.device, example.problem(0)) + 16 * ROUNDOFF["float32"] + 2 * ROUNDOFF[dtype]
+    ways = [(True, True, False, None, 0, False), (True, False, True, None, 0, True), (True, True, False, 0.0, 0, False),
+            (True, True, bool(rng.integers(2)), None, int(rng.integers(1, 8)), bool(rng.integers(2))),
+            (False, True, bool(rng.integers(2)), None, 0, False)]
+    for z, bias, norm, beta, shift, in_place in ways[3:] if few else ways:
+        example.shift = shift
+        fused = Fused(example, rng, int(rng.choice([0, 3, 8])), z, bias, norm, bool(rng.integers(2)))
+        if beta is not None:
+            fused.numbers = (fused.numbers[0], beta)
+        fused.verify(fused.run(handle, solver, in_place), solver, bound)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", RESIDUAL)
+def test_residuals_by_wgmma(handle, host, rng, name, dtype):
+    check_residuals(handle, host, rng, RESIDUAL[name], dtype)
+
+
+@pytest.mark.parametrize("choice", range(13))
+def test_residuals_by_every_tile(handle, host, rng, choice):
+    """Of wgmma; each with a number of images of its own, since a handle keeps what it has made for a problem."""
+    try:
+        _wgmma.limit_choices(choice)
+        for c, k in ((64, 256), (136, 264)):
+            check_residuals(handle, host, rng, conv_case(2 + choice, c, k, (9, 10)), "float16", few=True)
+    finally:
+        _wgmma.limit_choices()
 
 
 def random_memory(handle, rng, desc, positive=False):

@@ -25,8 +25,8 @@ HERE = Path(__file__).parent
 FILES = [f"test_nvidia_{name}.py" for name in (
     "depthwise", "few", "float8", "grouped", "large", "pairs", "patches", "signals", "small", "tf32", "wgmma")]
 OTHERS = [f"test_{name}.py" for name in (
-    "arrays", "batchnorm", "batchnorm_activation", "depthwise", "float8", "functional", "implicit_gpu", "int8", "lrn",
-    "pooling", "pooling_beyond", "softmax", "solvers", "tensor_ops", "winograd_gpu")]
+    "arrays", "batchnorm", "batchnorm_activation", "depthwise", "float8", "functional", "fusion", "implicit_gpu",
+    "int8", "lrn", "pooling", "pooling_beyond", "softmax", "solvers", "tensor_ops", "winograd_gpu")]
 CACHE = Path(os.environ["TESTS_FOLDER"]) / "emulated"
 
 

@@ -292,6 +292,7 @@ static uint32_t nv_set_of_two(uint32_t a, uint32_t b, int type, int nan)
     return result;
 }
 /* A number is more than NaN, and +0 more than -0. */
+static float nv_relu(float value) { return value <= 0 ? 0 : value; } /* NaN stays one */
 static uint32_t nv_max_of_two(uint32_t a, uint32_t b, int type)
 {
     uint32_t result = 0;

@@ -138,11 +138,40 @@
 
 #include "conv/nvidia/hopper_tiles.h"
 
+/* z (include/epilogue.h) as slices of the ring behind those of its tile, where 16 bytes of it are 8 neighbours of y.  The
+ * ring has more stages than these and a bias take, so that a warpgroup whose turn it is never waits for a stage's parity
+ * two rounds ahead. */
+#define Z_ROOM ((RESIDENT ? BP : BP + BF) / BP) /* blocks of 64 columns that a stage has room for */
+#define Z_BLOCKS (Z_ROOM < BF / 64 ? Z_ROOM : BF / 64)
+#define Z_STAGES ((BF / 64 + Z_BLOCKS - 1) / Z_BLOCKS)
+#if defined(FUSED_Z) && CHANNELS_LAST && !SCALED && !X_TRANSPOSED && !EIGHT_BITS && VEC == 8           \
+    && STAGES > Z_STAGES + 1 && (WG_COLUMNS == 1 || Z_BLOCKS * 64 == WN)
+#define Z_SLICES Z_STAGES
+#else
+#define Z_SLICES 0
+#endif
+/* Where a bias, or a batch norm's numbers, of filters that are columns come from: see conv/nvidia/columns.h. */
+#if defined(EPILOGUE) && CHANNELS_LAST && !SCALED && !RESIDENT && defined(BIAS_TYPE) && !defined(NORM_TYPE)
+#define COLUMN_SLICES 1
+#else
+#define COLUMN_SLICES 0
+#endif
+#define RING_LEAVES (BP > 64 ? 512 : 1024) /* bytes at least, of resident tiles */
+#if COLUMN_SLICES || RESIDENT && WN * (defined(NORM_TYPE) ? 8 : 4) <= RING_LEAVES
+#define COLUMNS_IN_LOCAL 1
+#else
+#define COLUMNS_IN_LOCAL 0
+#endif
+#define COLUMNS_AS_FLOATS RESIDENT /* 16 bits cost resident tiles 3 to 6 % more */
+/* All of a tile in the ring. */
+#define RING_SLICES(tile) (SLICES(tile) + COLUMN_SLICES + Z_SLICES)
+
 #define SLICES(tile) ((MX_BOTH((tile).phase.taps_h) * (tile).phase.taps_w * g.reduced + DEPTH - 1) / DEPTH)
 
 #define PERMUTE_FILTERS (CHANNELS_LAST && !W_TRANSPOSED) /* where the columns are filters that are copied one by one */
 #define PERMUTE_PIXELS (SCALED && !CHANNELS_LAST)
 #if EIGHT_BITS
+#define SCALE_COLUMNS 0
 #include "conv/nvidia/hopper_float8.h"
 #else
 #include "conv/nvidia/hopper_store.h"
@@ -165,6 +194,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     EPILOGUE_BEGIN(Y, y_offset);
     __local uint4 stages[(RING_BYTES + RESIDENT * W_BYTES) / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES + 2]; /* full, empty, and whose turn it is */
+#if SCALE_COLUMNS && HAS_COLUMNS && COLUMNS_IN_LOCAL && RESIDENT
+    __local uint4 columns[COLUMN_BYTES * WN / 16];
+    const uint columns_at = mx_shared(columns);
+#endif
 #if LOCAL_EPILOGUE
     __local uint4 runs[4 * CONSUMERS * RUN_BYTES / 16] __attribute__((aligned(128)));
 #endif
@@ -198,7 +231,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     int base[X_BLOCKS]; /* -1: none */
 #elif FLAT
     int base, pixels_left; /* the first pixel of each row of copiers */
-#else
+#endif
+#if !X_TRANSPOSED && (!FLAT || Z_SLICES)
     /* The offset of each pixel's first tap, and which of its taps are inside: two pixels of each row of copiers. */
     __local int4 places[X_ROWS / 2][ROWS_AT_ONCE];
 #endif
@@ -375,12 +409,39 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         }                                                                                                              \
     } while (0)
 
+#if Z_SLICES
+/* Where a tile's pixels are in y, as BEGIN_PIXELS has them in x, which are not needed any more. */
+#define BEGIN_Z(own)                                                                                                   \
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");                                                            \
+    for (int i = chunk; i < X_ROWS; i += 8)                                                                            \
+        ((__local int2 *)places[i / 2])[row0 * 2 + i % 2].x =                                                          \
+            mx_pixel_in_y((own).m0 + row0 + i * ROWS_AT_ONCE, &MX_GIVEN);                                              \
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+/* Zeros where beta is 0. */
+#define COPY_Z(COPY16, stage, slice)                                                                                   \
+    _Pragma("unroll 1") for (int b = (slice)*Z_BLOCKS; b < min((slice)*Z_BLOCKS + Z_BLOCKS, BF / 64); b++)             \
+    {                                                                                                                  \
+        const uint at = z_to + (stage)*STAGE_BYTES + (b - (slice)*Z_BLOCKS) * Z_BLOCK_BYTES;                           \
+        const bool some = beta != 0 && b * 64 < z_left;                                                                \
+        _Pragma("unroll") for (int i = 0; i < X_ROWS; i += 2)                                                          \
+        {                                                                                                              \
+            const int4 rows = places[i / 2][row0];                                                                     \
+            COPY16(at + i * ROWS_AT_ONCE * ROW_BYTES, z_from + b * 64 + rows.x, some & (rows.x >= 0));                 \
+            COPY16(at + (i + 1) * ROWS_AT_ONCE * ROW_BYTES, z_from + b * 64 + rows.z, some & (rows.z >= 0));           \
+        }                                                                                                              \
+    }
+    const uint z_to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 1) << 2) << 4);
+#endif
+
     const uint full = mx_shared(barriers), empty = full + 8 * STAGES, turn = empty + 8 * STAGES;
     if (item == 0) {
         mx_ring_begin(full, STAGES, 128, PING_PONG ? 4 : 4 * CONSUMERS);
         mx_barrier_begin(turn, 4);
         mx_barrier_begin(turn + 8, 4);
     }
+#if SCALE_COLUMNS && HAS_COLUMNS && COLUMNS_IN_LOCAL && RESIDENT
+    mx_put_columns(columns_at, 0, mx_tile(get_group_id(0), &order).n0, WN, g.filters, item, THREADS, EPILOGUE_ARGS);
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);
     if (role == CONSUMERS) {
 #if MANY_SUMS
@@ -390,7 +451,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         for (; copy_tile < tiles; copy_tile += get_num_groups(0)) {
             const mx_nv_tile own = mx_tile(copy_tile, &order);
             const int slices_all = SLICES(own);
-            if (slices_all == 0)
+            if (slices_all + COLUMN_SLICES + Z_SLICES == 0)
                 continue;
             BEGIN_TILE();
             for (int slice = 0; slice < slices_all; slice++) {
@@ -407,6 +468,44 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                     stage = 0, parity ^= 1;
             }
             has_filters = RESIDENT;
+#if COLUMN_SLICES
+            mx_barrier_wait(empty + 8 * stage, parity);
+            const long first_filter = (long)own.group * g.filters;
+            __global const STORAGE(BIAS_TYPE) *bias_from = epilogue->bias + (first_filter + own.n0);
+            if (((ulong)bias_from & 15) == 0) {
+                const int first = (item & 127) * (16 / COLUMN_BYTES);
+                const int bytes = clamp((g.filters - own.n0 - first) * COLUMN_BYTES, 0, 16);
+                if (first < BF)
+                    MX_COPY_FIRST(shared + stage * STAGE_BYTES + first * COLUMN_BYTES, bias_from + first, bytes);
+                mx_barrier_arrive_copied(full + 8 * stage);
+            } else {
+                mx_put_columns(shared + stage * STAGE_BYTES, first_filter, own.n0, BF, g.filters, item & 127, 128,
+                               EPILOGUE_ARGS);
+                mx_barrier_arrive(full + 8 * stage);
+            }
+            if (++stage == STAGES)
+                stage = 0, parity ^= 1;
+#endif
+#if Z_SLICES
+            BEGIN_Z(own);
+            __global const ushort *z_from =
+                OLD_RESULT(X_TYPE, Y + own.phase.y_first + (long)own.group * g.y_g) + own.n0 + chunk * 8;
+            const int z_left = g.filters - own.n0 - chunk * 8;
+            const bool z_aligned = ((ulong)z_from & 15) == 0;
+#pragma unroll 1
+            for (int slice = 0; slice < Z_SLICES; slice++) {
+                mx_barrier_wait(empty + 8 * stage, parity);
+                if (z_aligned) {
+                    COPY_Z(MX_COPY16, stage, slice);
+                    mx_barrier_arrive_copied(full + 8 * stage);
+                } else {
+                    COPY_Z(mx_copy_halves, stage, slice);
+                    mx_barrier_arrive(full + 8 * stage);
+                }
+                if (++stage == STAGES)
+                    stage = 0, parity ^= 1;
+            }
+#endif
         }
     } else {
 #if MANY_SUMS
@@ -419,7 +518,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const ulong b_matrix =
             mx_wg_matrix((CHANNELS_LAST ? filters_at : pixels_at) + column0 * ROW_BYTES, BLOCK_BYTES);
         int turns = role; /* the very first tile waits for no one */
-        int stage = 0, parity = 0, skip = PING_PONG && role == 1 ? SLICES(mx_tile(get_group_id(0), &order)) : 0;
+        int stage = 0, parity = 0, skip = PING_PONG && role == 1 ? RING_SLICES(mx_tile(get_group_id(0), &order)) : 0;
         for (int tile = get_group_id(0) + (PING_PONG ? role * get_num_groups(0) : 0); tile < tiles;
              tile += (PING_PONG ? 2 : 1) * get_num_groups(0)) {
             while (skip >= STAGES)
@@ -432,7 +531,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             float sums[WG_ROWS][WN / 2];
             MX_EACH_SUM_OF_GROUP(i, j)
                 sums[i][j] = 0;
-#if defined(FUSED_Z) && !SCALED /* a tile ahead it was slower */
+#if defined(FUSED_Z) && !SCALED && !Z_SLICES /* a tile ahead it was slower */
             if (beta != 0)
                 mx_prefetch_tile(Y + own.phase.y_first + (long)own.group * g.y_g,
                                  own.m0 + (CHANNELS_LAST ? 0 : column0), own.n0 + (CHANNELS_LAST ? column0 : 0),
@@ -445,12 +544,16 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             MX_MULTIPLY_SLICES(sums, slices_all);
             if (PING_PONG && lane == 0)
                 mx_barrier_arrive(turn + 8 * (1 - role));
+#if SCALE_COLUMNS && HAS_COLUMNS && !COLUMNS_IN_LOCAL
+            const mx_columns own_columns =
+                mx_load_columns((long)own.group * g.filters, own.n0 + column0, g.filters, EPILOGUE_ARGS);
+#endif
             MX_WG_WAIT(0);
             if (lane == 0 && slices_all > 0)
                 mx_barrier_arrive(before);
             /* What the other has in between. */
             skip = PING_PONG && tile + get_num_groups(0) < tiles
-                       ? SLICES(mx_tile(tile + get_num_groups(0), &order)) : 0;
+                       ? RING_SLICES(mx_tile(tile + get_num_groups(0), &order)) : 0;
             MX_EACH_SUM_OF_GROUP(i, j)
                 MX_WG_HOLD(sums[i][j]);
 
@@ -464,12 +567,34 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #else
 #define MX_STORE_MORE MX_STORE_ARGS(first_filter)
 #endif
+#if COLUMN_SLICES
+#define MX_COLUMNS 0, shared + stage * STAGE_BYTES + column0 * COLUMN_BYTES
+            mx_barrier_wait(full + 8 * stage, parity);
+            mx_scale_columns(sums, lane, alpha, MX_COLUMNS);
+            asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+            if (lane == 0)
+                mx_barrier_arrive(empty + 8 * stage);
+            if (++stage == STAGES)
+                stage = 0, parity ^= 1;
+#elif SCALE_COLUMNS
+#if !HAS_COLUMNS
+#define MX_COLUMNS 0, 0
+#elif COLUMNS_IN_LOCAL
+#define MX_COLUMNS 0, columns_at
+#else
+#define MX_COLUMNS &own_columns, 0
+#endif
+            if (!Z_SLICES)
+                mx_scale_columns(sums, lane, alpha, MX_COLUMNS);
+#endif
+#if Z_SLICES
+            mx_store_with_z(sums, y, m0, n0, &MX_GIVEN, warpgroup, shared, full, &stage, &parity, MX_COLUMNS,
+                            EPILOGUE_ARGS);
+#else
 #if defined(EPILOGUE) && !SCALED
 #pragma unroll
             for (int i = 0; i < WG_ROWS; i++) {
-#if CHANNELS_LAST
-                MX_SCALE_COLUMNS(sums[i], WN / 2, first_filter, n0, MX_CONV(&MX_GIVEN)->filters, lane, PERMUTE_FILTERS)
-#else
+#if !CHANNELS_LAST
                 MX_SCALE_ROWS(sums[i], WN / 2, first_filter,
                               n0 + warpgroup * WG_ROWS * 64 + i * 64 + (item >> 5 & 3) * 16 + (lane >> 2),
                               MX_CONV(&MX_GIVEN)->filters)
@@ -490,6 +615,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #endif
             else
                 mx_store_tile(sums, y, m0, n0, &MX_GIVEN, MX_STORE_ALPHA, beta, false, warpgroup MX_STORE_MORE);
+#endif
         }
     }
 }

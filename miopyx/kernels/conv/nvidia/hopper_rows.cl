@@ -138,6 +138,8 @@ static inline int mx_filter_in_y(int k, const mx_nv_rows *g)
 #define MX_PROBLEM mx_nv_rows
 #define MX_CONV(problem) (&(problem)->conv)
 #define PERMUTE_FILTERS (!W_IN_PLACE && !LOCAL_EPILOGUE)
+#define COLUMNS_IN_LOCAL 1
+#define COLUMNS_AS_FLOATS 0
 #include "conv/nvidia/hopper_store.h"
 #if LOCAL_EPILOGUE
 #include "conv/nvidia/hopper_runs.h"
@@ -210,6 +212,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if LOCAL_EPILOGUE
     __local uint4 runs[CONSUMERS * RUN_BYTES / 16] __attribute__((aligned(1024)));
 #endif
+#if SCALE_COLUMNS && HAS_COLUMNS
+    __local uint4 columns[COLUMN_BYTES * WN / 16];
+    const uint columns_at = mx_shared(columns);
+#endif
     const int item = get_local_id(0), lane = item & 31, role = item >> 7;
     const int first = get_group_id(0) * g.group_tiles, count = min(g.group_tiles, g.tiles - first);
     const uint shared = mx_shared(ring), w_shared = mx_shared(filters);
@@ -235,6 +241,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     const bool x_aligned = ((ulong)X & 15) == 0, w_aligned = ((ulong)W & 15) == 0;
     if (item == 0)
         mx_ring_begin(full, SLOTS, 128, 4 * CONSUMERS);
+#if SCALE_COLUMNS && HAS_COLUMNS
+    mx_put_columns(columns_at, 0, 0, WN, g.conv.filters, item, THREADS, EPILOGUE_ARGS);
+#endif
 #if !CHUNKS
     if (item < taps_all)
         taps[item] = mx_tap_of(item, &g);
@@ -484,7 +493,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             at = at >= BLOCKS * 64 ? at - BLOCKS * 64 : at;
 #endif
 #if defined(EPILOGUE) && !SCALED
-            MX_SCALE_COLUMNS(sums[0], WN / 2, 0, 0, g.conv.filters, lane, PERMUTE_FILTERS)
+#if HAS_COLUMNS
+            mx_scale_columns(sums, lane, alpha, 0, columns_at);
+#else
+            mx_scale_columns(sums, lane, alpha, 0, 0);
+#endif
             MX_FINISH(sums[0], WN / 2)
 #endif
 #ifdef EPILOGUE

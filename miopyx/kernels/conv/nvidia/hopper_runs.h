@@ -32,7 +32,7 @@ static inline __attribute__((always_inline)) void mx_store_runs(
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             uint pair;
-            MX_ROUND_PAIR(pair, sums[0][j * 4 + i * 2], sums[0][j * 4 + i * 2 + 1]);
+            MX_ROUND_RESULTS(pair, sums[0][j * 4 + i * 2], sums[0][j * 4 + i * 2 + 1]);
             asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(pair));
             asm volatile("st.shared.u32 [%0 + %2], %1;" ::"r"(to ^ i << 4), "r"(pair), "n"(j * 1024) : "memory");
         }
@@ -80,7 +80,7 @@ static inline __attribute__((always_inline)) void mx_store_runs(
 #pragma unroll
         for (int j = 0; j < WN / 8; j++) {
             uint pair;
-            MX_ROUND_PAIR(pair, sums[i / 2][j * 4 + i % 2 * 2], sums[i / 2][j * 4 + i % 2 * 2 + 1]);
+            MX_ROUND_RESULTS(pair, sums[i / 2][j * 4 + i % 2 * 2], sums[i / 2][j * 4 + i % 2 * 2 + 1]);
             asm volatile("st.shared.u32 [%0 + %2], %1;" ::"r"(to ^ j % 8 << 4), "r"(pair), "n"(j / 8 * 128) : "memory");
         }
         asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");

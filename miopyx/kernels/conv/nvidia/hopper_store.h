@@ -4,6 +4,9 @@
  * of a pixel and a filter, -1 for none: mx_pixel_in_y(pixel, problem), mx_filter_in_y(filter, problem).
  * PERMUTE_FILTERS: of 32 columns of the product, column mx_permuted(k) is filter k, so that a work-item has 8
  * neighbours in y.
+ * Z_SLICES: z comes into local memory by the work-items that copy, in so many stages behind the slices of a tile, Z_BLOCKS
+ * of 64 columns each: rows of 128 bytes for each pixel, chunk c of row r at c ^ r % 2 * 4, so that the eight lanes that read
+ * together, of two rows, meet all banks.  Expects STAGES, STAGE_BYTES, BP and BF, too.
  * SCALED: operands are halves times powers of four (conv/nvidia/tf32_pack.cl) and y is float.  Columns are permuted
  * whatever they are.  Expects mx_image_of(pixel, problem), too.
  * With an epilogue sums are scaled and, but for SCALED, finished before, unless there is a z: that is added here.
@@ -20,7 +23,26 @@ static inline float mx_widen(ushort bits)
 #endif
 }
 #endif
+/* Two finished results as a word.  ReLU comes along: NaN stays NaN. */
+#if defined(EPILOGUE) && !SCALED && !EIGHT_BITS && EPILOGUE == 3
+#define RELU_ROUNDS 1
+#define MX_FINISHED(v) (v)
+#define MX_ROUND_RESULTS(word, first, second) \
+    asm("cvt.rn.relu." MX_PTX_16BIT "x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first))
+#else
+#define MX_FINISHED FINAL_RESULT
+#define MX_ROUND_RESULTS MX_ROUND_PAIR
+#endif
 #include "conv/nvidia/epilogue.h"
+#if defined(EPILOGUE) && CHANNELS_LAST && !SCALED
+#define SCALE_COLUMNS 1
+#include "conv/nvidia/columns.h"
+#else
+#define SCALE_COLUMNS 0
+#endif
+#ifndef Z_SLICES
+#define Z_SLICES 0
+#endif
 #if defined(FUSED_Z) || SCALED && defined(EPILOGUE)
 #define MX_STORE_PARAMS , const mx_epilogue *const epilogue, long group_filter
 #define MX_STORE_ARGS(group_filter) , epilogue, group_filter
@@ -218,7 +240,7 @@ static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int 
                 for (int l = 0; l < 8; l++)
 #ifdef FUSED_Z
                     sum[l / 2 * 4 + l % 2] =
-                        FINAL_RESULT(sum[l / 2 * 4 + l % 2] + beta * mx_widen(run.each[l]));
+                        MX_FINISHED(sum[l / 2 * 4 + l % 2] + beta * mx_widen(run.each[l]));
 #else
                     sum[l / 2 * 4 + l % 2] = alpha * sum[l / 2 * 4 + l % 2] + beta * mx_widen(run.each[l]);
 #endif
@@ -226,7 +248,7 @@ static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int 
             uint pairs[4];
 #pragma unroll
             for (int l = 0; l < 4; l++)
-                MX_ROUND_PAIR(pairs[l], sum[l * 4], sum[l * 4 + 1]);
+                MX_ROUND_RESULTS(pairs[l], sum[l * 4], sum[l * 4 + 1]);
             run.all = (uint4)(pairs[0], pairs[1], pairs[2], pairs[3]);
             if (!PERMUTE_FILTERS)
                 run.all = mx_turn(run.all, lane);
@@ -246,7 +268,90 @@ static inline void mx_store_tile(float (*sums)[WN / 2], __global ushort *y, int 
     }
 }
 
-#ifdef FUSED_Z
+#if Z_SLICES
+#define Z_BLOCK_BYTES (BP * ROW_BYTES)
+
+/* Scales sums, adds z, of which `stage` has the first slice, and stores what the activation makes of it.  `shared`: the
+ * ring; `full` and then `empty` are its barriers. */
+static inline void mx_store_with_z(float (*sums)[WN / 2], __global ushort *y, int m0, int n0, const MX_PROBLEM *g,
+                                   int warpgroup, uint shared, uint full, int *stage, int *parity,
+                                   const mx_columns *own, uint columns_at, EPILOGUE_PARAMS)
+{
+    const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
+    const int row = warpgroup * WG_ROWS * 64 + (warp & 3) * 16 + (lane >> 2);
+    const uint from = shared + row * ROW_BYTES + (lane & 3) * 16 + (row & 1) * 64;
+    const bool wide = ((ulong)y & 15) == 0;
+    int row_at[2 * WG_ROWS]; /* -1: none */
+#pragma unroll
+    for (int i = 0; i < 2 * WG_ROWS; i++)
+        row_at[i] = mx_pixel_in_y(m0 + row + i / 2 * 64 + i % 2 * 8, g);
+/* The next slice of the ring. */
+#define NEXT_Z()                                                  \
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");       \
+    if (lane == 0)                                                \
+        mx_barrier_arrive(full + 8 * (STAGES + *stage));          \
+    if (++*stage == STAGES)                                       \
+        *stage = 0, *parity ^= 1;
+#if WG_COLUMNS == 2 /* a slice for each of the two */
+    const bool second = item >> 7 & 1;
+    if (second) {
+        mx_barrier_wait(full + 8 * *stage, *parity);
+        NEXT_Z()
+    }
+#endif
+#pragma unroll
+    for (int slice = 0; slice < Z_SLICES / WG_COLUMNS; slice++) {
+        mx_barrier_wait(full + 8 * *stage, *parity);
+        const uint slice_at = from + *stage * STAGE_BYTES;
+#pragma unroll
+        for (int part = 0; part < 2 * Z_BLOCKS; part++) { /* 32 columns */
+            const int j = slice * Z_BLOCKS * 32 + part * 16;
+            if (j >= WN / 2)
+                break;
+            const int at = mx_filter_in_y(n0 + j * 2 + (lane & 3) * 8, g); /* of 8, or of none */
+#if !COLUMN_SLICES /* else they are scaled */
+            mx_scale_part(sums, j, lane, alpha, own, columns_at);
+#endif
+#pragma unroll
+            for (int i = 0; i < 2 * WG_ROWS; i++) {
+                float *sum = sums[i / 2] + j + i % 2 * 2;
+                const uint z_at = slice_at + part / 2 * Z_BLOCK_BYTES + (i / 2 * 64 + i % 2 * 8) * ROW_BYTES;
+                mx_run run;
+                asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                             : "=r"(run.all.x), "=r"(run.all.y), "=r"(run.all.z), "=r"(run.all.w)
+                             : "r"(z_at ^ part % 2 * 64) : "memory");
+                if (!PERMUTE_FILTERS)
+                    run.all = mx_turn(run.all, lane);
+#pragma unroll
+                for (int l = 0; l < 8; l++)
+                    sum[l / 2 * 4 + l % 2] = MX_FINISHED(sum[l / 2 * 4 + l % 2] + beta * mx_widen(run.each[l]));
+                uint pairs[4];
+#pragma unroll
+                for (int l = 0; l < 4; l++)
+                    MX_ROUND_RESULTS(pairs[l], sum[l * 4], sum[l * 4 + 1]);
+                run.all = (uint4)(pairs[0], pairs[1], pairs[2], pairs[3]);
+                if (!PERMUTE_FILTERS)
+                    run.all = mx_turn(run.all, lane);
+                if (wide && row_at[i] >= 0 && at >= 0)
+                    *(__global uint4 *)(y + row_at[i] + at) = run.all;
+                if (!wide && row_at[i] >= 0 && at >= 0)
+#pragma unroll 1
+                    for (int e = 0; e < 8; e++) {
+                        y[row_at[i] + at + e] = (ushort)run.all.x;
+                        run.all = mx_shift(run.all, 0);
+                    }
+            }
+        }
+        NEXT_Z()
+    }
+#if WG_COLUMNS == 2
+    if (!second) {
+        mx_barrier_wait(full + 8 * *stage, *parity);
+        NEXT_Z()
+    }
+#endif
+}
+#elif defined(FUSED_Z)
 /* Lets the L2 have a tile's z before its sums are there. */
 static inline void mx_prefetch_tile(__global ushort *y, int m0, int n0, const MX_PROBLEM *g, int warpgroup,
                                     const mx_epilogue *const epilogue)

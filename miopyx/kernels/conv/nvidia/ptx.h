@@ -82,6 +82,9 @@ static inline uint4 mx_turn(uint4 v, int lane)
 #define MX_COPY16_L1(to, from, valid) MX_COPY_BYTES("ca", 16, to, from, valid)
 #define MX_COPY8(to, from, valid) MX_COPY_BYTES("ca", 8, to, from, valid)
 #define MX_COPY4(to, from, valid) MX_COPY_BYTES("ca", 4, to, from, valid)
+/* The first `bytes` of 16, then zeros. */
+#define MX_COPY_FIRST(to, from, bytes)                                                                                \
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"((ulong)(from)), "r"(bytes) : "memory")
 #define MX_COMMIT() asm volatile("cp.async.commit_group;" ::: "memory")
 #define MX_WAIT(groups) asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory")
 

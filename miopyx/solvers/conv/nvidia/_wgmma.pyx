@@ -5,7 +5,7 @@ from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.values._integers cimport ceil_div, gcd, up
-from miopyx.values._types cimport MX_BACKWARD_DATA, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor
+from miopyx.values._types cimport MX_BACKWARD_DATA, MX_FLOAT, MX_FORWARD, MX_FUSED_Z, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport INT_LIMIT, stride_of
 from miopyx.solvers._tokens cimport type_token
 from ._mma cimport (
@@ -53,8 +53,19 @@ def limit_read_again(int64_t most=2 * CACHED):
     _most_read_again = most
 
 
+cdef int _only_choice = -1
+
+
+def limit_choices(int only=-1):
+    """Take this one of CHOICES wherever it is possible; for tests and benches."""
+    global _only_choice
+    _only_choice = only
+
+
 # What is read from memory, and of partial sums written and read, in bytes a microsecond.
 cdef double MEMORY_SPEED = 4.2e6, PARTIAL_SPEED = 8e6
+# Elements of z that a work-group reads in a microsecond, beside what else it copies.
+cdef double Z_SPEED = 16384
 
 # Tiles of backward weights by their filters and columns.
 cdef enum:
@@ -241,15 +252,31 @@ cdef bint _shared(const mx_nv_conv* g) noexcept nogil:
     return (g.taps_h & 0xffff) * g.taps_w > 1 and g.filters <= 64
 
 
-cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int phases) noexcept:
+cdef double _end_of(int choice, const mx_conv_problem* p) noexcept nogil:
+    """Microseconds of a tile's end, with z if there is one; two warpgroups that share columns wait for z in turn."""
+    cdef const choice_t* c = &CHOICES[choice]
+    if not p.fused.parts & MX_FUSED_Z:
+        return c.end
+    return c.end + c.pixels * c.filters * (1.5 if choice == T192X256 else 1.0) / Z_SPEED
+
+
+cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g,
+                      int phases) noexcept:
+    cdef chosen_t best = _choose_among(dev, p, r, g, phases, _only_choice)
+    return best if best.cost >= 0 else _choose_among(dev, p, r, g, phases, -1)
+
+
+cdef chosen_t _choose_among(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases,
+                            int only) noexcept:
     cdef bint last = g.y_c == 1 and g.filters > 1
     cdef int64_t units = max(1, dev.compute_units), slices = slices_of(g), down, across, groups, stages
     cdef bint shared = _shared(g), local_epilogue = not last and not r.scaled and both(g.p) * g.q % 64 != 0
     cdef double cost
+    cdef choice_t tile
     cdef chosen_t best = chosen_t(0, 1, 1, 1, -1)
     cdef int i
     for i in range(CHOICES_COUNT):
-        if (i == T256X64 or i == T256X64_RESIDENT) != shared:
+        if (i == T256X64 or i == T256X64_RESIDENT) != shared or only >= 0 and i != only:
             continue
         if CHOICES[i].resident and (g.groups > 1 or phases > 1 or slices == 0 or not last):
             continue
@@ -268,7 +295,9 @@ cdef chosen_t _choose(Device dev, const roles_t* r, const mx_nv_conv* g, int pha
             groups = groups // across * across
         if stages < 3 or groups == 0:
             continue
-        cost = time_of(&CHOICES[i], g, phases, down * across, groups)
+        tile = CHOICES[i]
+        tile.end = _end_of(i, p)
+        cost = time_of(&tile, g, phases, down * across, groups)
         if best.cost < 0 or cost < best.cost:
             best = chosen_t(i, groups, stages, phases * down * across, cost)
     return best
@@ -304,7 +333,7 @@ cdef void count_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, m
             t.row_positions += tiles
             t.row_depths += tiles * whole.depths
             return
-    best = _choose(dev, r, g, phases)
+    best = _choose(dev, p, r, g, phases)
     if _shared(g):
         t.shared += best.cost
     else:
@@ -375,7 +404,7 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
     cdef int64_t slices = slices_of(g), vector = 8
     cdef bint shared = _shared(g), local_epilogue = not last and not r.scaled and both(g.p) * g.q % 64 != 0
     cdef int i
-    cdef chosen_t best = _choose(dev, r, g, phases)
+    cdef chosen_t best = _choose(dev, p, r, g, phases)
     cdef int chosen = best.choice
     for i in range(phases):
         vector = min(vector, _widest(r, &g[i], last))

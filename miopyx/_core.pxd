@@ -21,6 +21,7 @@ cdef enum:
     ARG_SLOT
     ARG_SCALAR
     ARG_TICKET
+    ARG_TURN
 
 # What runs on the host: a problem's struct, the memory of its slots with the workspace last, the call's numbers.
 ctypedef int (*host_function)(const void* problem, void** slots, const double* scalars, int threads) noexcept nogil
@@ -67,6 +68,7 @@ cdef class Step:
     cdef size_t global_size[3]
     cdef size_t local_size[3]
     cdef bint choose_local               # leave the work-group to the driver
+    cdef readonly int repeats            # launches, one behind the other, which ARG_TURN tells apart
 
     cdef Step taking(self, KernelSpec spec, tuple args)
 

@@ -157,6 +157,13 @@ cdef class Arg:
         return arg
 
     @staticmethod
+    def turn():
+        """An int: which of the step's launches it is, 0 ... repeats - 1."""
+        cdef Arg arg = Arg()
+        arg.kind = ARG_TURN
+        return arg
+
+    @staticmethod
     def alpha(bint wide):
         return Arg.scalar_of(0, wide)
 
@@ -166,10 +173,10 @@ cdef class Arg:
 
 
 cdef class Step:
-    """One kernel launch, or one call of a host function."""
+    """A kernel launch, or a few that differ in their number alone (`repeats`), or one call of a host function."""
 
-    def __init__(self, KernelSpec spec, args, global_size, local_size=None):
-        self.spec, self.args = spec, tuple(args)
+    def __init__(self, KernelSpec spec, args, global_size, local_size=None, int repeats=1):
+        self.spec, self.args, self.repeats = spec, tuple(args), repeats
         self.dims = len(global_size)
         self.choose_local = local_size is None
         for i in range(self.dims):
@@ -184,6 +191,7 @@ cdef class Step:
         cdef Step made = Step.__new__(Step)
         cdef int i
         made.spec, made.args, made.dims, made.choose_local = spec, args, self.dims, self.choose_local
+        made.repeats = self.repeats
         for i in range(self.dims):
             made.global_size[i], made.local_size[i] = self.global_size[i], self.local_size[i]
         return made
@@ -228,7 +236,7 @@ cdef class Solution:
             if i < constant and step.spec is None:
                 raise BadParmError("a constant step that is no kernel", "steps", i, "a kernel")
             for arg in step.args:
-                if arg.kind == ARG_VALUE:
+                if arg.kind == ARG_VALUE or arg.kind == ARG_TURN:
                     continue
                 if i >= constant:
                     if arg.kind == ARG_SLOT and arg.slot == SLOT_W:

@@ -15,7 +15,7 @@ from miopyx.problem._rnn cimport (
     RNN_STATES, RNN_TABLE, RNN_W, RNN_X, RNN_Y, RNNDescriptor, RNNProblem, SeqTensorDescriptor, as_rnn,
     as_sequences, parameter_problem, rnn_gates, rnn_problem, sequences_of,
 )
-from miopyx.values._args cimport raise_unknown, to_flag, to_int64, to_member
+from miopyx.values._args cimport checked_mul, raise_unknown, to_flag, to_int64, to_member
 from miopyx.values._types cimport (
     MX_RNN_BACKWARD_DATA, MX_RNN_BACKWARD_WEIGHTS, MX_RNN_FORWARD, MX_RNN_GET, MX_RNN_SET,
 )
@@ -286,13 +286,15 @@ cdef SeqTensorDescriptor _outputs(RNNDescriptor desc, SeqTensorDescriptor x):
 
 
 cdef int64_t _workspace(Handle handle, RNNDescriptor desc, SeqTensorDescriptor x, bint training) except -1:
-    """The largest workspace of a direction."""
+    """The largest workspace of a function; training is followed by inference."""
     cdef SeqTensorDescriptor y = _outputs(desc, x)
     cdef int64_t most = 0
     cdef int what
-    for what in range(MX_RNN_FORWARD, (MX_RNN_BACKWARD_WEIGHTS if training else MX_RNN_FORWARD) + 1):
-        problem = rnn_problem(what, desc, x, y, training, ALL_STATES, 0)
-        most = max(most, preparing.workspace(handle, problem))
+    most = preparing.workspace(handle, rnn_problem(MX_RNN_FORWARD, desc, x, y, False, ALL_STATES, 0))
+    if training:
+        for what in range(MX_RNN_FORWARD, MX_RNN_BACKWARD_WEIGHTS + 1):
+            problem = rnn_problem(what, desc, x, y, True, ALL_STATES, 0)
+            most = max(most, preparing.workspace(handle, problem))
     return most
 
 
@@ -322,7 +324,7 @@ def miopenGetRNNWorkspaceSize(handle, rnnDesc, sequenceLen, xDesc):
     cdef SeqTensorDescriptor x
     desc.require_set()
     x = sequences_of(xDesc, sequenceLen, desc.padding, "xDesc")
-    return max(_workspace(h, desc, x, False), _workspace(h, desc, x, True))
+    return _workspace(h, desc, x, True)
 
 
 def miopenGetRNNTrainingReserveSize(handle, rnnDesc, sequenceLen, xDesc):
@@ -362,7 +364,7 @@ def miopenGetRNNTempSpaceSizes(handle, rnnDesc, xDesc, fwdMode):
     rnnDesc : RNNDescriptor
     xDesc : SeqTensorDescriptor
     fwdMode : miopenRNNFWDMode_t
-        Training, with all its functions, or inference, which needs no reserve space.
+        Training, with all its functions and inference between them; or inference alone, which needs no reserve space.
 
     Returns
     -------
@@ -381,9 +383,14 @@ def miopenGetRNNTempSpaceSizes(handle, rnnDesc, xDesc, fwdMode):
     desc.require_set()
     x.require_set("xDesc")
     space = _workspace(h, desc, x, training)
-    if x.uneven:
+    if x.uneven or x.rows < x.steps * x.batch:
         longest = SeqTensorDescriptor(x.type, x.layout, x.steps, x.batch, x.vector)
         space = max(space, _workspace(h, desc, longest, training))
+    if x.batch > 1:
+        # Padded sequences that differ are put in the order of steps, which takes space of its own.
+        uneven = SeqTensorDescriptor(x.type, x.layout, x.steps, x.batch, x.vector,
+                                     [x.steps] * (x.batch - 1) + [x.steps - 1])
+        space = max(space, _workspace(h, desc, uneven, training))
     if training:
         kept = rnn_problem(MX_RNN_FORWARD, desc, longest, _outputs(desc, longest), True, 0, 0).raw[<int> RNN_RESERVE]
     return space, kept
@@ -508,7 +515,8 @@ def miopenGetRNNInputTensorSize(handle, rnnDesc, seqLen, xDesc):
     x = sequences_of(xDesc, seqLen, desc.padding, "xDesc")
     if x.type != desc.type:
         raise BadParmError("Data type mismatch between descriptors", "xDesc", x.data_type.name, desc.data_type.name)
-    return (x.steps * x.batch if desc.padding else x.rows) * x.vector * type_size(x.type)
+    return checked_mul(checked_mul(x.steps * x.batch if desc.padding else x.rows, x.vector, "xDesc"),
+                       type_size(x.type), "xDesc")
 
 
 def miopenGetRNNHiddenTensorSize(handle, rnnDesc, seqLen, xDesc):
@@ -538,7 +546,8 @@ def miopenGetRNNHiddenTensorSize(handle, rnnDesc, seqLen, xDesc):
     x = sequences_of(xDesc, seqLen, desc.padding, "xDesc")
     if x.type != desc.type:
         raise BadParmError("Data type mismatch between descriptors", "xDesc", x.data_type.name, desc.data_type.name)
-    return (desc.direction + 1) * <int64_t> desc.layers * x.batch * desc.hidden * type_size(x.type)
+    return checked_mul(checked_mul((desc.direction + 1) * <int64_t> desc.layers, desc.hidden, "nlayers"),
+                       x.batch * type_size(x.type), "xDesc")
 
 
 # Parameters
@@ -613,7 +622,7 @@ def miopenGetRNNLayerBiasSize(handle, rnnDesc, layer, biasID):
 
 cdef int _copy(object handle, int what, RNNDescriptor desc, int64_t vector, int64_t start, int64_t rows,
                int64_t columns, object w, object part, str name) except -1:
-    cdef RNNProblem problem = parameter_problem(what, desc, vector, start, rows, columns)
+    cdef RNNProblem problem = parameter_problem(what, desc, vector, start, rows, columns, _flat(w, 1, FLAT_W))
     cdef arg_t[3] buffers = [<arg_t> w, <arg_t> part, <arg_t> None]
     cdef int[2] order = [RNN_W if what == MX_RNN_GET else RNN_DW, RNN_Y if what == MX_RNN_GET else RNN_X]
     return run_problem(as_handle(handle), problem, 2, order, buffers, ("w", name, "workSpace"), NULL, 0)
@@ -834,7 +843,8 @@ def miopenSetRNNLayerBias(handle, rnnDesc, layer, xDesc, wDesc, w, biasID, biasD
 
 # Calls.  Buffers in the order of _FORWARD, _DATA or _WEIGHTS; the table and the states come from descriptors.
 
-cdef tuple _FORWARD_NAMES = ("x", "w", "hx", "cx", "y", "hy", "cy", "reserveSpace", "xDesc", "dropoutDesc", "workSpace")
+cdef tuple _FORWARD_NAMES = ("x", "w", "hx", "cx", "y", "hy", "cy", "reserveSpace", "xDesc",
+                             "states of dropoutDesc", "workSpace")
 cdef int[10] _FORWARD = [RNN_X, RNN_W, RNN_HX, RNN_CX, RNN_Y, RNN_HY, RNN_CY, RNN_RESERVE, RNN_TABLE, RNN_STATES]
 cdef tuple _DATA_NAMES = ("y", "dy", "w", "hx", "cx", "dhy", "dcy", "dx", "dhx", "dcx", "reserveSpace", "xDesc",
                           "workSpace")
@@ -853,9 +863,13 @@ cdef unsigned _flat(object array, int rank, unsigned bit):
 
 
 cdef object _table(Handle handle, SeqTensorDescriptor x):
-    if x.table is None or handle.device.is_host or handle.device.shares_memory:
+    """The table on the handle's device, which the descriptor keeps for the next call."""
+    if x.table is None or handle.device.is_host:
         return x.table
-    return handle.upload(x.table)
+    if x.device is not handle.device:
+        x.on_device = handle.upload(x.table)
+        x.device = handle.device
+    return x.on_device
 
 
 cdef int _require_reserve(RNNProblem problem, object size) except -1:
@@ -1299,8 +1313,9 @@ cdef Plan _plan(object handle, int what, RNNDescriptor desc, SeqTensorDescriptor
         if problem.tensor[slot] != NULL or problem.raw[slot]:
             taken.append(names[i])
             slots.append(slot)
-    plan = make_plan(h, invoker, (*taken, "workSpace"), (desc, x, y, w_desc),
-                     ("rnn_desc", "x_desc", "y_desc", "w_desc"),
+    watched = (desc, x, y, w_desc, *((desc.dropout,) if desc.dropout is not None else ()))
+    plan = make_plan(h, invoker, (*taken, "workSpace"), watched,
+                     ("rnn_desc", "x_desc", "y_desc", "w_desc", "dropout_desc")[:len(watched)],
                      lambda: rnn_problem(what, desc, x, y, training, has, flat).key,
                      explaining_of(h, problem, invoker), ())
     plan.count = len(slots)

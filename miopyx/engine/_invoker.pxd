@@ -33,6 +33,8 @@ cdef struct step_t:
     bint choose_local
     int slot_count, scalar_count
     int ticket_index           # -1: takes none
+    int turn_index             # likewise
+    int repeats
     slot_arg_t* slots
     scalar_arg_t* scalars
 

@@ -20,7 +20,7 @@ from miopyx.runtime._buffers cimport (
     SVM_MEMORY, UNBOUND, binding_t, bind_device, bind_host, bound_t, fill_layout, is_bound, is_released, layout_t,
     raise_released, tensor_bytes, unbind,
 )
-from miopyx._core cimport ARG_SLOT, ARG_TICKET, ARG_VALUE, SLOT_WORKSPACE, Arg, Device, Offer, Step
+from miopyx._core cimport ARG_SLOT, ARG_TICKET, ARG_TURN, ARG_VALUE, SLOT_WORKSPACE, Arg, Device, Offer, Step
 from ._handle cimport Handle
 from miopyx.values._lock cimport acquire, mx_lock_drop
 from miopyx.runtime._runtime cimport Program, fork_generation, require, runtime_t
@@ -106,7 +106,8 @@ cdef class Invoker:
         if step.spec is None:
             return 0
         program = handle.program(step.spec)
-        s.ticket_index = -1
+        s.ticket_index = s.turn_index = -1
+        s.repeats = step.repeats
         s.kernel = program.kernel(step.spec.entry.encode())
         s.slots = <slot_arg_t*> calloc(len(step.args), sizeof(slot_arg_t))
         s.scalars = <scalar_arg_t*> calloc(len(step.args), sizeof(scalar_arg_t))
@@ -119,6 +120,9 @@ cdef class Invoker:
                 index += 1
             elif arg.kind == ARG_TICKET:
                 s.ticket_index = index
+                index += 1
+            elif arg.kind == ARG_TURN:
+                s.turn_index = index
                 index += 1
             elif arg.kind == ARG_SLOT:
                 s.slots[s.slot_count].index = index
@@ -171,6 +175,7 @@ cdef class Invoker:
         """
         global tickets
         cdef int i, j
+        cdef int32_t turn
         cdef step_t* s
         cdef slot_arg_t* a
         cdef binding_t* b
@@ -213,11 +218,14 @@ cdef class Invoker:
             if s.ticket_index >= 0:
                 tickets += 1 << 16
                 require(rt, rt.set_arg(s.kernel, s.ticket_index, sizeof(tickets), &tickets), "setting a ticket")
-            require(rt, rt.enqueue(handle.queue_ptr, s.kernel, s.dims, s.global_size,
-                                   NULL if s.choose_local else s.local_size, &event if profile else NULL),
-                    "launching a kernel")
-            if profile:
-                elapsed += _event_ms(rt, event)
+            for turn in range(s.repeats):
+                if s.turn_index >= 0:
+                    require(rt, rt.set_arg(s.kernel, s.turn_index, sizeof(turn), &turn), "setting a turn")
+                require(rt, rt.enqueue(handle.queue_ptr, s.kernel, s.dims, s.global_size,
+                                       NULL if s.choose_local else s.local_size, &event if profile else NULL),
+                        "launching a kernel")
+                if profile:
+                    elapsed += _event_ms(rt, event)
         if last == self.step_count:
             memcpy(self.scalars, scalars, sizeof(self.scalars))
             self.scalars_bound = True

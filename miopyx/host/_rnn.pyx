@@ -45,18 +45,25 @@ cdef struct rnn_t:
     int64_t scratch_size
 
 
+cdef inline int64_t within(int64_t number, int64_t most) noexcept nogil:
+    return 0 if number < 0 else at_most(number, most)
+
+
 cdef inline int64_t first_row(const rnn_t* h, int64_t t) noexcept nogil:
-    return h.table[t] if h.table != NULL else t * h.p.batch
+    # A table is memory of the caller's: whatever it holds, no row lies outside of the tensors.
+    return within(h.table[t], h.p.rows) if h.table != NULL else t * h.p.batch
 
 
 cdef inline int64_t rows_of(const rnn_t* h, int64_t t) noexcept nogil:
     if t < 0 or t >= h.p.steps:
         return 0
-    return h.table[t + 1] - h.table[t] if h.table != NULL else h.p.batch
+    if h.table == NULL:
+        return h.p.batch
+    return within(<int64_t> h.table[t + 1] - h.table[t], at_most(h.p.batch, h.p.rows - first_row(h, t)))
 
 
 cdef inline int64_t sequence_of(const rnn_t* h, int64_t rank) noexcept nogil:
-    return h.table[h.p.steps + 1 + rank] if h.p.ranked else rank
+    return within(h.table[h.p.steps + 1 + rank], h.p.batch - 1) if h.p.ranked else rank
 
 
 cdef inline int64_t outer_row(const rnn_t* h, int64_t t, int64_t rank) noexcept nogil:
@@ -536,9 +543,11 @@ cdef void weights_task(void* context, int64_t task, int worker) noexcept nogil:
         n = at_most(CHUNK, p.rows - chunk)
         memset(panel, 0, 2 * CHUNK * mr * sizeof(double))
         for row in range(n):
-            while rank >= rows_of(h, t):
+            while t < p.steps and rank >= rows_of(h, t):
                 rank = 0
                 t += 1
+            if t == p.steps:
+                break
             at = dir * p.rows + chunk + row
             load(h, RNN_RESERVE, h.at.deltas, at * h.lines + first, deltas, count)
             for i in range(count):

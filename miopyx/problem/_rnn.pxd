@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor
 from ._dropout cimport DropoutDescriptor
 from ._problem cimport Problem
-from miopyx.values._types cimport mx_rnn_problem
+from miopyx.values._types cimport mx_rnn_problem, mx_tensor
 
 # miopenRNNMode_t.
 cdef enum:
@@ -60,7 +60,8 @@ cdef class SeqTensorDescriptor(Descriptor):
     cdef readonly int64_t steps, batch, vector, rows
     cdef object lengths                  # int32, a number for each sequence
     cdef bint uneven, ranked
-    cdef readonly object table           # RNN_TABLE, None where nothing needs it
+    cdef readonly object table           # RNN_TABLE, which is not to be written; None where nothing needs it
+    cdef object device, on_device        # the device that has a copy, and that
 
     cdef int set(self, object data_type, object layout, object steps, object batch, object vector,
                  object lengths) except -1
@@ -71,6 +72,7 @@ cdef class SeqTensorDescriptor(Descriptor):
 
 cdef class RNNProblem(Problem):
     cdef mx_rnn_problem c
+    cdef mx_tensor table
 
 
 # Where a layer's numbers lie in the reserve space, in bytes; -1: it has none.
@@ -104,7 +106,7 @@ cdef int64_t rnn_reserve(const mx_rnn_problem* p, int64_t layer, rnn_layer_t* at
 cdef RNNProblem rnn_problem(int what, RNNDescriptor desc, SeqTensorDescriptor x, SeqTensorDescriptor y, bint training,
                             unsigned has, unsigned flat)
 cdef RNNProblem parameter_problem(int what, RNNDescriptor desc, int64_t vector, int64_t start, int64_t rows,
-                                  int64_t columns)
+                                  int64_t columns, unsigned flat)
 
 cdef SeqTensorDescriptor sequences_of(object descs, object steps, bint padded, str name)
 

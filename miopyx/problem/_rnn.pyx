@@ -9,7 +9,7 @@ from ._dropout cimport DROPOUT_STATE_BYTES, DropoutDescriptor, as_dropout
 from ._problem cimport Problem
 from miopyx.values._integers cimport up
 from miopyx.values._types cimport (
-    MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_RNN_BACKWARD_DATA, MX_RNN_BACKWARD_WEIGHTS, MX_RNN_FORWARD,
+    MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_INT32, MX_RNN_BACKWARD_DATA, MX_RNN_BACKWARD_WEIGHTS, MX_RNN_FORWARD,
     MX_RNN_GET, mx_rnn_problem, mx_tensor,
 )
 
@@ -20,6 +20,7 @@ from miopyx.errors import BadParmError, MIOpenNotImplementedError
 from miopyx.problem._descriptors import numpy_type
 
 cdef tuple TYPES = (MX_HALF, MX_FLOAT, MX_BFLOAT16, MX_DOUBLE)
+cdef int64_t LARGEST_PRODUCT = <int64_t> 1 << 60  # of lengths: bytes fit 64 bits
 cdef str TYPE_NAMES = "float16, bfloat16, float32 or float64"
 
 cdef enum:
@@ -132,6 +133,7 @@ cdef class RNNDescriptor(Descriptor):
         """Where matrix `number` of a layer begins, and the length of its rows."""
         cdef mx_rnn_problem p = self._shape(vector)
         cdef int64_t gates = rnn_gates(self.mode), last = self.layers * p.dirs - 1
+        self.parameters(vector, "xDesc")  # all of them can be counted
         cdef bint recurrent = number >= gates
         if not 0 <= layer <= last:
             raise BadParmError("layer", "layer", layer, f"0 ... {last}")
@@ -148,6 +150,7 @@ cdef class RNNDescriptor(Descriptor):
         """Where bias `number` of a layer begins."""
         cdef mx_rnn_problem p = self._shape(vector)
         cdef int64_t gates = rnn_gates(self.mode), last = self.layers * p.dirs - 1
+        self.parameters(vector, "xDesc")
         if not self.bias_mode:
             raise BadParmError("the layers have no biases", "rnnDesc", self, "miopenRNNwithBias")
         if not 0 <= layer <= last:
@@ -220,7 +223,7 @@ cdef class RNNDescriptor(Descriptor):
             return "<RNNDescriptor never set>"
         return (f"RNNDescriptor({self.hidden}, {self.layers}, {self.rnn_mode.name!r}, "
                 f"direction={self.direction}, bias={self.bias_mode}, input_mode={self.input_mode}, "
-                f"data_type={self.data_type.name!r})")
+                f"data_type={self.data_type.name!r}, dropout={self.dropout}, padding={self.padding})")
 
 
 def _set_sequences(SeqTensorDescriptor desc, data_type, layout, steps, batch, vector, lengths):
@@ -298,6 +301,10 @@ cdef class SeqTensorDescriptor(Descriptor):
             raise_unknown(layout, "miopenRNNBaseLayout_t", "layout")
         longest, count, width = (_size(steps, "maxSequenceLen"), _size(batch, "batchSize"),
                                  _size(vector, "vectorSize"))
+        if checked_mul(checked_mul(longest, count, "batchSize"), width, "vectorSize") > LARGEST_PRODUCT:
+            raise BadParmError("numbers of all steps", "vectorSize", width, f"<= {LARGEST_PRODUCT // longest // count}")
+        if lengths is None and <int64_t> longest * count > LARGEST:
+            raise BadParmError("steps of all sequences", "batchSize", count, f"<= {LARGEST // longest}")
         line = (numpy.full(count, longest, numpy.int32) if lengths is None
                 else _lengths_of(lengths, count, longest, "sequenceLenArray"))
         return self.take(kind, how, longest, count, width, line, "sequenceLenArray")
@@ -324,6 +331,8 @@ cdef class SeqTensorDescriptor(Descriptor):
             order = numpy.argsort(-lengths, kind="stable")
             table[longest + 1:longest + 1 + batch] = order
             table[longest + 1 + batch + order] = numpy.arange(batch)
+            table.flags.writeable = False
+        self.device = self.on_device = None
         self.type, self.layout, self.steps, self.batch, self.vector, self.rows = (
             data_type, layout, steps, batch, vector, rows)
         self.lengths, self.table, self.uneven, self.ranked = lengths, table, uneven, not falling
@@ -513,8 +522,8 @@ cdef RNNProblem rnn_problem(int what, RNNDescriptor desc, SeqTensorDescriptor x,
     p.batch, p.rows, p.layout, p.training = x.batch, x.rows, x.layout, training
     p.steps = int(x.lengths.max())
     p.uneven, p.ranked, p.has = x.uneven, x.ranked, has
-    if training and desc.layers > 1 and desc.dropout is not None and desc.dropout.p > 0:
-        p.dropout = desc.dropout.p
+    if training and desc.layers > 1 and desc.dropout is not None:
+        p.dropout = as_dropout(desc.dropout, "dropoutDesc").p
     rank = _sequences(&p.x, x, flat & FLAT_X)
     problem.hold(RNN_DX if what == MX_RNN_BACKWARD_DATA else RNN_X, &p.x, rank)
     rank = _sequences(&p.y, y, flat & FLAT_Y)
@@ -530,7 +539,7 @@ cdef RNNProblem rnn_problem(int what, RNNDescriptor desc, SeqTensorDescriptor x,
         if has >> <int> slot & 1:
             problem.hold(slot, &p.hidden_state, 3)
     if x.uneven:
-        problem.raw[<int> RNN_TABLE] = 4 * (p.steps + 1 + 2 * p.batch)
+        problem.hold(RNN_TABLE, &problem.table, _line(&problem.table, MX_INT32, 1, p.steps + 1 + 2 * p.batch, 1, 1))
     if training:
         problem.raw[<int> RNN_RESERVE] = rnn_reserve(p, p.layers - 1, &last)
     problem.written = 1 << RNN_RESERVE
@@ -550,15 +559,18 @@ cdef RNNProblem rnn_problem(int what, RNNDescriptor desc, SeqTensorDescriptor x,
 
 
 cdef RNNProblem parameter_problem(int what, RNNDescriptor desc, int64_t vector, int64_t start, int64_t rows,
-                                  int64_t columns):
+                                  int64_t columns, unsigned flat):
     """The problem of copying a matrix or, with 0 columns, a bias out of the parameters, to x, or from there to them."""
     cdef RNNProblem problem = RNNProblem.__new__(RNNProblem)
     cdef mx_rnn_problem* p = &problem.c
     cdef bint get = what == MX_RNN_GET
+    cdef int64_t line = (desc.direction + 1) * rnn_gates(desc.mode) * <int64_t> desc.hidden
     cdef int rank
     # `rows` is all parameters' number: problems of equal bytes take equal memory.
     p.what, p.start, p.count, p.rows = what, start, rows * max(columns, 1), desc.parameters(vector, "xDesc")
-    problem.raw[RNN_DW if not get else RNN_W] = p.rows * type_size(desc.type)
+    rank = (_line(&p.w, desc.type, 1, p.rows, 1, 1) if flat & FLAT_W else
+            _line(&p.w, desc.type, 2, p.rows // line, line, 1))
+    problem.hold(RNN_W if get else RNN_DW, &p.w, rank)
     rank = _line(&p.x, desc.type, 2 if columns else 1, rows, columns, 1)
     problem.hold(RNN_Y if get else RNN_X, &p.x, rank)
     problem.output = RNN_Y if get else RNN_DW

@@ -46,19 +46,21 @@
 #define GATES 1
 #endif
 
+/* A table is memory of the caller's: whatever it holds, no row lies outside of the tensors. */
 #if UNEVEN
-#define FIRST_ROW(t) ((long)table[t])
-#define ROWS_OF(t) ((t) < 0 || (t) >= s.steps ? 0L : (long)(table[(t) + 1] - table[t]))
+#define FIRST_ROW(t) clamp((long)table[t], 0L, s.rows)
+#define ROWS_OF(t) \
+    ((t) < 0 || (t) >= s.steps ? 0L : clamp((long)table[(t) + 1] - table[t], 0L, min(s.batch, s.rows - FIRST_ROW(t))))
 #else
 #define FIRST_ROW(t) ((t)*s.batch)
 #define ROWS_OF(t) ((t) < 0 || (t) >= s.steps ? 0L : s.batch)
 #endif
 #if RANKED
-#define SEQUENCE(rank) ((long)table[s.steps + 1 + (rank)])
+#define SEQUENCE(rank) clamp((long)table[s.steps + 1 + (rank)], 0L, s.batch - 1)
 #else
 #define SEQUENCE(rank) (rank)
 #endif
-#define RANK(sequence) (RANKED ? (long)table[s.steps + 1 + s.batch + (sequence)] : (sequence))
+#define RANK(sequence) (RANKED ? clamp((long)table[s.steps + 1 + s.batch + (sequence)], 0L, s.batch - 1) : (sequence))
 /* The element of hx where a state begins. */
 #define STATE_OF(dir, rank) (((s.first + (dir)) * s.batch + SEQUENCE(rank)) * s.hidden)
 
@@ -134,6 +136,22 @@ static inline void put(__global STORAGE(T) *p, long at, long left, V value)
 #define PUT_ACC(p, at, v) ((p)[at] = (v))
 #endif
 
+/* v, and 0 in the lanes beyond a state's last number: what is there in the workspace meets zeros of the matrices, which
+ * an infinite number would make NaN. */
+static inline V inside(V v, long left)
+{
+#if VEC > 1
+    if (left < VEC) {
+        ACC lane[VEC];
+        VJOIN(vstore)(v, 0, lane);
+        for (int i = (int)left; i < VEC; i++)
+            lane[i] = 0;
+        return VJOIN(vload)(0, lane);
+    }
+#endif
+    return v;
+}
+
 /* h' of h, `before`, and c; x becomes the gates, r stays. */
 static inline V cell_forward(V *x, const V *r, V before, V *c)
 {
@@ -178,10 +196,10 @@ static inline void step_forward(V *r, __global STORAGE(T) *gates, __global const
     if (left <= 0)
         return;
 #endif
-    PUT_ACC(states, H_STATE(odd + 1, dir) + state, h);
+    PUT_ACC(states, H_STATE(odd + 1, dir) + state, inside(h, left));
     put(y, row * s.dirs * s.hidden + dir * s.hidden + u, left, h);
 #if CELL == 2
-    PUT_ACC(states, C_STATE(dir) + state, c);
+    PUT_ACC(states, C_STATE(dir) + state, inside(c, left));
 #endif
 #if TRAINING && CELL >= 2
     for (int g = 0; g < GATES; g++)
@@ -246,10 +264,10 @@ static inline void step_backward(V dh, __global const STORAGE(T) *dy, __global c
     delta[2] = more;
 #endif
     for (int g = 0; g < GATES; g++)
-        PUT_ACC(states, new_row + g * s.padded, delta[g]);
-    PUT_ACC(states, DH_STATE(dir) + state, direct);
+        PUT_ACC(states, new_row + g * s.padded, inside(delta[g], left));
+    PUT_ACC(states, DH_STATE(dir) + state, inside(direct, left));
 #if CELL == 2
-    PUT_ACC(states, DC_STATE(dir) + state, more);
+    PUT_ACC(states, DC_STATE(dir) + state, inside(more, left));
 #endif
 }
 

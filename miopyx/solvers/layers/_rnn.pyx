@@ -335,13 +335,12 @@ cdef class RNNOffer(Offer):
         """All steps of a layer: one launch where groups do not need each other's results, else a launch a step."""
         cdef KernelSpec spec = KernelSpec("layers/rnn_cpu.cl" if self.device.is_cpu else "layers/rnn_gpu.cl", entry,
                                           **defines)
-        cdef int64_t step, steps = self.p.steps
+        cdef int steps = <int> self.p.steps
         cdef tuple sizes = (grid[0] * grid[2], grid[1], self.p.dirs), local = (grid[2], 1, 1)
         if self.device.is_cpu and grid[1] == 1:
-            self.items.append(Step(spec, (*args, Arg.int32(0), Arg.int32(<int> steps)), sizes, local))
-            return 0
-        for step in range(steps):
-            self.items.append(Step(spec, (*args, Arg.int32(<int> step), Arg.int32(1)), sizes, local))
+            self.items.append(Step(spec, (*args, Arg.int32(0), Arg.int32(steps)), sizes, local))
+        else:
+            self.items.append(Step(spec, (*args, Arg.turn(), Arg.int32(1)), sizes, local, steps))
         return 0
 
     cdef int _forward(self) except -1:

@@ -543,7 +543,7 @@ def test_every_layer_function_has_a_builder():
                           r"miopenReduce(Tensor|(Calculation|Extreme)Forward)|miopenDropout(Forward|Backward)|"
                           r"miopen(Op|Set|Scale)Tensor|"
                           r"miopen(Cat|GLU|RoPE|Kthvalue|SoftMarginLoss|MultiMarginLoss)(Forward|Backward)|"
-                          r"miopen(PReLU|Getitem)Backward|miopenCTCLoss|"
+                          r"miopen(PReLU|Getitem)Backward|miopenCTCLoss|miopenRNN(Forward|Backward).*|"
                           r"miopen(FusedAdam|TransformersAdamW)(WithOutput)?|"
                           r"miopenConvolutionBiasActivationForward|miopenExecuteFusionPlan")
     for module in logged.MODULES:

@@ -96,6 +96,16 @@ LINES = {
     "t5layernorm -X 12": 2,
     "groupnorm -n 3 -c 6 -D 0 -H 0 -W 5 -g 2 -F 0": 2,
     "softmarginloss -D 3x4x5 -S 20x1x4 -F 0 -R sum": 2,
+    "rnn": 3,
+    "rnn -m lstm -k 5 -l 2 -r 1 -b 1 -n 4,4,3,1 -W 7 -H 9": 3,
+    "rnn -m gru -k 4 -n 3,1 -q 1 -p 1 -H 9 -W 9 -a 1": 3,
+    "rnn -m relu -k 4 -l 3 -r 1 -n 5,3,2 -U 1 -P 0.4 -L 3 -M 4 -F 6": 2,
+    "rnn -m lstm -k 3 -c 1": 1,
+    "rnn_seq": 3,
+    "rnn_seq -m lstm -b 1 -l 3 -r 1 -K 9,7,2": 3,
+    "rnn_seq -m gru -I 2 -n 5 -K 3,9,1,4,10 -l 2 -F 4": 1,
+    "rnn_seq -m relu -I 3 -n 5 -K 3,9,1,0,10 -l 2 -b 1 -U 1 -P 0.3 -L 5": 3,
+    "rnn_seq -m tanh -r 1 -c 1 -F 1": 1,
     f"tensorop {SIZES} -v 2.5": 1,
     f"tensorop {SIZES} -o 1 -v 0.5": 1,
     **{f"tensorop {SIZES} -o {op} -A 0.5 -B 2 -G {op % 2}": 1 for op in range(2, 6)},
@@ -111,7 +121,9 @@ ON_DEVICES = ("pool -W 3x4x9x8,NCHW", f"activ {SIZES} --in_d 3 --layout NDHWC", 
               f"CBAInfer {SIZES} -k 6 -F 5 -m 1 -A 0.7 -B 0.6 -G 1.5",
               "reduce -D 5,6,7 -R 0,2 -O 3 -I 1 -N 1 -A 0.5 -B 0",
               "reducecalculation -X 9x8x7 -O 1 -R 2 -N 1", "reduceextreme -X 9x8x7 -O 4",
-              "dropout -d 5,6,7 -p 0.3 -l 5 -m 6")
+              "dropout -d 5,6,7 -p 0.3 -l 5 -m 6",
+              "rnn -m lstm -k 5 -l 2 -r 1 -b 1 -n 4,4,3,1 -W 7 -H 9",
+              "rnn_seq -m relu -I 3 -n 5 -K 3,9,1,0,10 -l 2 -b 1 -U 1 -P 0.3 -L 5")
 SPELLINGS = ("bnormfp16fp32", "bnormbfp16fp32")
 
 
@@ -165,6 +177,9 @@ def test_flags(family, capsys):
     ("cat", {"input1": "2x32x128x128x128", "input3": "", "dim": 0, "iter": 10}),
     ("ctc", {"batchsize": 4, "num_class": 9, "input_len": "20", "label_len": "5", "apply_softmax_layer": 1, "iter": 1}),
     ("adam", {"dims": "64x32x128", "lr": 0.001, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}),
+    ("rnn", {"forw": 0, "num_layer": 1, "seq_len": 1, "bidirection": 0, "batchsize": "4", "hid_h": 32, "in_h": 32,
+             "iter": 1, "bias": "", "mode": "tanh", "inputmode": 0, "use_padding": 0, "fwdtype": 0, "dropout": 0.0}),
+    ("rnn_seq", {"seq_len": 10, "batch_size": 4, "seq_len_array": "", "in_vec": 32, "io_layout": 1, "iter": 1}),
     ("tensorop", {"tensor_op": 0, "alpha1": 1.0, "alpha2": 1.0, "beta": 0.0, "tensor_val": 1.0, "batchsize": 64}),
 ])
 def test_defaults_are_miopendrivers(operation, defaults):
@@ -188,6 +203,9 @@ def test_defaults_are_miopendrivers(operation, defaults):
     "CBAInfer -z full", "CBAInfer --layout NCDHW", "CBAInfer -D plan.dot", "CBAInfer -H 9 -y 2 -z same",
     "layernorm -X 3xx4", "layernorm -X 5 -o 2", "t5layernorm -m 6", "reduce -o 1", "pool -j x.bin",
     "softmarginloss -D 3x4 -S 4",
+    "rnn -m elman", "rnn -n 3,4 -k 2", "rnn -n a", "rnn -n 0", "rnn -n ,", "rnn -p 1 -W 5", "rnn -c 1 -F 2", "rnn -F 8",
+    "rnn -f 0", "rnn -b 2", "rnn -k 0", "rnn_seq -K 1,2", "rnn_seq -K 11 -I 2", "rnn_seq -n 2 -K 3,2,1", "rnn_seq -I 0",
+    "rnn_seq -K -1 -I 3",
     "conv -W 1x1x2x2", "poolint8",
 ])
 def test_lines_that_do_not_parse(line, capsys):
@@ -201,6 +219,7 @@ def test_lines_that_do_not_parse(line, capsys):
     "pool -y 0", "pool -p -1", "pool -v 0", "pool -W 1x1x2x2", "pool -W 0x1x9x9", "activ -n 0", "bnorm -c -1",
     "activ --in_d 2 --layout NHWC", "tensorop --b_lens 2x3x1x1 -o 2", "lrn -N 0",
     "layernorm -o 5", "groupnorm -g 3", "CBAInfer -n 0", "CBAInfer -u 0", "reduce -D 0,5 -R 1", "dropout -p 1.5",
+    "rnn -U 1 -P 2", "rnn_seq -I 2 -K 0",
 ])
 def test_what_the_library_refuses(line, capsys):
     code = main([*line.split(), "--device", "host"])
@@ -304,6 +323,16 @@ def test_limits_are_sharp(dtype, largest):
 
 
 # ------------------------------------------------------------------------------------------------------ printed lines
+
+
+def test_times_of_recurrent_layers(capsys):
+    """-w alone asks for times, as MIOpenDriver's rnn has no -t."""
+    assert drive("rnn_seq -w 1 -i 2", "host") == 0
+    out = capsys.readouterr().out
+    for title in ("Forward RNN", "Backward RNN Data", "Backward RNN Weights"):
+        assert f"Wall-clock Time {title} Elapsed: " in out
+        assert re.search(rf"^GPU Kernel Time {title} Elapsed: \d+\.\d+ ms \(average\)$", out, re.M)
+        assert re.search(rf"^MIOpen {title} Solution: \d+/\w+$", out, re.M)
 
 
 @pytest.mark.parametrize(("words", "titles", "tensor"), [

@@ -513,6 +513,111 @@ def test_batch_norm_plans_have_commands():
     assert line(backward, *back) == f"bnorm {size} -m 1 {follows} --forw 0 -b 1 -s 1 -t 1"
 
 
+def test_recurrent_commands_to_the_byte():
+    rnn = mi.RNNDescriptor(7, 2, "LSTM", 1, 1, 0, "float16", mi.DropoutDescriptor(0.25, None, 0, 7 << 32 | 5))
+    steps = [TensorDescriptor("float16", (n, 5)) for n in (3, 3, 1)]
+    x, y = (mi.SeqTensorDescriptor("float16", 2, 6, 3, n, (4, 6, 1)) for n in (5, 14))
+    states = dict.fromkeys(("hx", "cx", "hy", "cy", "dhx", "dcx", "dhy", "dcy"), 1)
+    cell, drop = "-l 2 -b 1 -m lstm -p 0 -r 1", "-U 1 -P 0.25 -L 5 -M 7"
+    older = {"rnnDesc": rnn, "sequenceLen": 3, "xDesc": steps, **states}
+    newer = {"rnnDesc": rnn, "xDesc": x, "yDesc": y}
+    first, second = f"rnnfp16 -n 3,3,1 -W 5 -H 7 {cell} -q 0 -k 3", f"-n 3 -W 5 -H 7 {cell} -k 6 -K 4,6,1 -a 0 -I 2"
+    second = f"rnn_seqfp16 {second}"
+    for name, given, expected in (
+        ("miopenRNNForwardTraining", older, f"{first} -c 0 -F 1 -t 1 -w 1 {drop}"),
+        ("miopenRNNForwardInference", {**older, "sequenceLen": 2},
+         f"rnnfp16 -n 3 -W 5 -H 7 {cell} -q 0 -k 2 -c 1 -F 1 -t 1 -w 1 {drop}"),
+        ("miopenRNNBackwardData", {**older, "dxDesc": steps}, f"{first} -F 2 -t 1 -w 1 {drop}"),
+        ("miopenRNNBackwardWeights", {**older, "hx": None}, f"{first} -F 4 -t 1 -w 1 {drop} # without hx"),
+        ("miopenRNNForward", {**newer, **states, "fwdMode": "inference"}, f"{second} -c 1 -F 1 -t 1 -w 1 {drop}"),
+        ("miopenRNNForward", {**newer, **states, "fwdMode": 0}, f"{second} -c 0 -F 1 -t 1 -w 1 {drop}"),
+        ("miopenRNNBackwardSeqData", {**newer, **states}, f"{second} -F 2 -t 1 -w 1 {drop}"),
+        ("miopenRNNBackwardWeightsSeqTensor", {**newer, **states}, f"{second} -F 4 -t 1 -w 1 {drop}"),
+        ("rnn_forward", newer, f"{second} -c 1 -F 1 -t 1 -w 1 {drop}"),
+        ("rnn_forward", {**newer, "training": True, "hx": False, "cy": False},
+         f"{second} -c 0 -F 1 -t 1 -w 1 {drop} # without hx cy"),
+        ("rnn_backward_data", newer, f"{second} -F 2 -t 1 -w 1 {drop}"),
+        ("rnn_backward_weights", newer, f"{second} -F 4 -t 1 -w 1 {drop}"),
+    ):
+        words, remarks, work = repeated(name, **given)
+        assert words + (f" # {remarks}" if remarks else "") == expected, name
+        assert work.rnn.rnn_mode == rnn.rnn_mode
+        if words.startswith("rnn_seq"):
+            assert (work.x, work.y) == (x, y)
+    assert logged._text("rnnDesc", rnn) == (
+        "7, 2, miopenLSTM, miopenRNNbidirection, miopenRNNdefault, miopenRNNlinear, miopenRNNwithBias, "
+        "0.25, 30064771077, 0, 0, ")
+    assert logged._text("xDesc", x) == "{3, 6, 5}, miopenRNNDataSeqMajorPadded, lengths { 4 6 1 }, "
+    for kind in (mi.RNNDescriptor, mi.SeqTensorDescriptor):
+        assert logged._text("desc", kind()) == "never set, "
+
+
+RECURRENT = """
+import numpy as np
+import miopyx as mi
+
+rng = np.random.default_rng(1)
+rnn, lengths = mi.RNNDescriptor(6, 2, "LSTM", 1), (4, 3, 3)
+x, y = (mi.SeqTensorDescriptor("float32", 1, 4, 3, n, lengths) for n in (5, 12))
+xs, ys = ([mi.TensorDescriptor("float32", (n, width)) for n in (3, 3, 3, 1)] for width in (5, 12))
+h, w = mi.TensorDescriptor("float32", (4, 3, 6)), mi.TensorDescriptor()
+with mi.Handle(DEVICE) as handle:
+    mi.miopenGetRNNParamsDescriptor(handle, rnn, xs[0], w, "float32")
+
+    def new(*lens):
+        return handle.upload(rng.standard_normal(lens, dtype=np.float32))
+
+    a, da, b, db, p, dp = new(*x.shape), new(*x.shape), new(*y.shape), new(*y.shape), new(*w.lens), new(*w.lens)
+    hx, cx, hy, cy, dhx, dcx, dhy, dcy = (new(*h.lens) for _ in range(8))
+    size, kept = mi.miopenGetRNNTempSpaceSizes(handle, rnn, x, 0)
+    space, reserve = (handle.zeros((max(n, 1),), "int8") for n in (size, kept))
+    more = space, size, reserve, kept
+    nbytes = 4 * int(np.prod(w.lens))
+    mi.miopenRNNForward(handle, rnn, 0, x, a, h, hx, hy, h, cx, cy, y, b, p, nbytes, *more)
+    mi.miopenRNNBackwardSeqData(handle, rnn, y, b, db, h, hx, dhy, dhx, h, cx, dcy, dcx, x, da, p, nbytes, *more)
+    mi.miopenRNNBackwardWeightsSeqTensor(handle, rnn, x, a, h, hx, y, b, dp, nbytes, *more)
+    size, kept = (f(handle, rnn, 4, xs) for f in (mi.miopenGetRNNWorkspaceSize, mi.miopenGetRNNTrainingReserveSize))
+    space, reserve = (handle.zeros((max(n, 1),), "int8") for n in (size, kept))
+    more = space, size, reserve, kept
+    mi.miopenRNNForwardInference(handle, rnn, 4, xs, a, h, hx, h, cx, w, p, ys, b, h, hy, h, cy, space, size)
+    mi.miopenRNNForwardTraining(handle, rnn, 4, xs, a, h, hx, h, cx, w, p, ys, b, h, hy, h, cy, *more)
+    mi.miopenRNNBackwardData(handle, rnn, 4, ys, b, ys, db, h, dhy, h, dcy, w, p, h, hx, h, cx, xs, da, h, dhx, h, dcx,
+                             *more)
+    mi.miopenRNNBackwardWeights(handle, rnn, 4, xs, a, h, hx, ys, b, w, dp, *more)
+    table = x.table if handle.device.is_host else handle.upload(x.table)
+    given = {"x": a, "w": p, "hx": hx, "cx": cx, "y": b, "hy": hy, "cy": cy, "dy": db, "dhy": dhy, "dcy": dcy,
+             "dx": da, "dhx": dhx, "dcx": dcx, "dw": dp, "table": table, "workSpace": space}
+    plans = (handle.rnn_forward(rnn, x, w, y, True), handle.rnn_backward_data(rnn, y, w, x),
+             handle.rnn_backward_weights(rnn, x, y, w))
+    kept = mi.miopenGetRNNTempSpaceSizes(handle, rnn, x, 0)[1]
+    given["reserve"] = handle.zeros((kept,), "int8")
+    for plan in plans:
+        given["workSpace"] = handle.zeros((plan.workspace,), "int8") if plan.workspace else None
+        plan(*(given[name] for name in plan.buffers))
+    handle.finish()
+    print(*(float(np.abs(handle.download(memory)).sum()) for memory in (b, hy, cy, da, dhx, dcx, dp)))
+"""
+
+
+def test_recurrent_calls_are_logged_and_repeated(tmp_path, device_name, capsys):
+    code = RECURRENT.replace("DEVICE", repr(device_name))
+    runs = {on: python(code, **dict.fromkeys(on, "1")) for on in ((), SWITCHES[:1], SWITCHES[1:])}
+    assert len({out for out, _ in runs.values()}) == 1
+    printed = [line for line in runs[SWITCHES[1:]][1].splitlines() if line.startswith(PREFIX)]
+    assert len(printed) == 7 + 3
+    assert sum("Plan.__call__" in line for line in printed) == 3
+    calls = runs[SWITCHES[:1]][1]
+    for line in ("\txDesc = { {3, 5}, {5, 1}, packed,  {3, 5}, {5, 1}, packed, ", "Plan Handle.rnn_forward(",
+                 "\txDesc = {3, 4, 5}, miopenRNNDataSeqMajorNotPadded, lengths { 4 3 3 }, \n",
+                 "\trnnDesc = 6, 2, miopenLSTM, miopenRNNbidirection, "):
+        assert line in calls, line
+    assert re.search(r"\tdcx = 0x[0-9a-f]+", calls)
+    path = tmp_path / "list.txt"
+    path.write_text("".join(line.partition("] ")[2] + "\n" for line in printed))
+    assert main(["--file", str(path), "-i", "1", "--device", device_name]) == 0
+    assert "10 of 10 lines verified" in capsys.readouterr().out
+
+
 def test_what_no_flag_can_say_is_a_remark():
     x, y = TensorDescriptor("float32", (2, 3, 4, 5)), TensorDescriptor("float32", (2, 3, 4, 5), (99, 30, 6, 1))
     _, remarks, _ = repeated("miopenSoftmaxForward", xDesc=x, yDesc=y)
@@ -543,7 +648,7 @@ def test_every_layer_function_has_a_builder():
                           r"miopenReduce(Tensor|(Calculation|Extreme)Forward)|miopenDropout(Forward|Backward)|"
                           r"miopen(Op|Set|Scale)Tensor|"
                           r"miopen(Cat|GLU|RoPE|Kthvalue|SoftMarginLoss|MultiMarginLoss)(Forward|Backward)|"
-                          r"miopen(PReLU|Getitem)Backward|miopenCTCLoss|"
+                          r"miopen(PReLU|Getitem)Backward|miopenCTCLoss|miopenRNN(Forward|Backward).*|"
                           r"miopen(FusedAdam|TransformersAdamW)(WithOutput)?|"
                           r"miopenConvolutionBiasActivationForward|miopenExecuteFusionPlan")
     for module in logged.MODULES:

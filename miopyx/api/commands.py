@@ -494,6 +494,59 @@ def _adam(name: str, given: Given) -> Finish:
         f"-W {number(numbers, 'weight_decay', 0)} {words} -t 1", comments)
 
 
+# Recurrent layers
+
+
+_RNN_TYPES = {"miopenFloat": "", "miopenHalf": "fp16", "miopenBFloat16": "bfp16", "miopenDouble": "fp64"}
+_RNN_MODES = ("relu", "tanh", "lstm", "gru")
+_RNN_STATES = {1: ("hx", "cx", "hy", "cy"), 2: ("hx", "cx", "dhy", "dcy", "dhx", "dcx"), 4: ("hx",)}
+
+
+def _infers(name: str, given: Given) -> bool:
+    """Whether a forward pass keeps nothing for gradients."""
+    mode = given.get("fwdMode")
+    if mode is None:
+        return "Inference" in name or (name == "rnn_forward" and not given.get("training", False))
+    return mode.lower().endswith("inference") if isinstance(mode, str) else int(mode) == 1
+
+
+def _rnn(name: str, given: Given) -> Finish:
+    desc, function = given["rnnDesc"], name.startswith("miopen")
+    direction = 1 if _is_forward(name) else 2 if name.lower().endswith("data") else 4
+    x = given["xDesc"] if "xDesc" in given else given["dxDesc"]
+    cells = f"-l {desc.layer_count} -b {int(desc.has_bias)} -m {_RNN_MODES[int(desc.rnn_mode)]}"
+    modes = f"-p {int(desc.skips_input)} -r {int(desc.bidirectional)}"
+    comments = []
+    if isinstance(x, (list, tuple)):
+        steps = int(given["sequenceLen"])
+        batches = [step.lens[0] for step in x[:steps]]
+        counts = batches if batches[0] != batches[-1] else batches[:1]
+        words = [f"rnn{_RNN_TYPES[desc.data_type.name]} -n {','.join(map(str, counts))} -W {x[0].lens[1]} "
+                 f"-H {desc.hidden_size} {cells} {modes} -q {int(desc.padding_mode)} -k {steps}"]
+        if int(desc.rnn_algorithm):
+            words.append(f"-a {int(desc.rnn_algorithm)}")
+    else:
+        y = given["yDesc"]
+        words = [f"rnn_seq{_RNN_TYPES[desc.data_type.name]} -n {x.batch} -W {x.vector} -H {desc.hidden_size} {cells} "
+                 f"{modes} -k {x.steps} -K {','.join(map(str, x.sequence_lengths))} -a {int(desc.rnn_algorithm)} "
+                 f"-I {int(x.base_layout)}"]
+        if y.base_layout != x.base_layout:
+            comments.append(f"y {y.base_layout.name}")
+    if direction == 1:
+        words.append(f"-c {int(_infers(name, given))}")
+    words.append(f"-F {direction} -t 1 -w 1")
+    drop = desc.dropout_descriptor
+    if drop is not None and drop.dropout:
+        words.append(f"-U 1 -P {scalar(drop.dropout)} -L {drop.seed & 0xFFFFFFFF} -M {drop.seed >> 32}")
+        if drop.state_evo:
+            comments.append("states go on")
+    absent = [state for state in _RNN_STATES[direction] if "c" not in state or int(desc.rnn_mode) == 2
+              if (given.get(state) is None if function else not given.get(state, True))]
+    if absent:
+        comments.append(f"without {' '.join(absent)}")
+    return lambda numbers: commented(" ".join(words), comments)
+
+
 # Fused work
 
 
@@ -621,6 +674,8 @@ _BUILDERS: tuple[tuple[re.Pattern[str], Callable[[str, Given], Finish]], ...] = 
         (r"miopenMultiMarginLossForward|multi_margin_loss_forward", _multi_margin),
         (r"miopenRoPE(Forward|Backward)|rope_(forward|backward)", _rope),
         (r"miopen(FusedAdam|TransformersAdamW)(WithOutput)?|fused_adam|transformers_adam_w", _adam),
+        (r"miopenRNN(Forward(Training|Inference)?|Backward(Data|SeqData|Weights|WeightsSeqTensor))|"
+         r"rnn_(forward|backward_data|backward_weights)", _rnn),
         (r"miopenConvolutionBiasActivationForward|convolution_bias_activation_forward", _convolution_bias_activation),
         (r"miopenExecuteFusionPlan", _fusion_plan),
     ))

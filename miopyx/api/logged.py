@@ -25,6 +25,7 @@ from miopyx.problem._dropout import DropoutDescriptor
 from miopyx.problem._lrn import LRNDescriptor
 from miopyx.problem._pooling import PoolingDescriptor
 from miopyx.problem._reduce import ReduceTensorDescriptor
+from miopyx.problem._rnn import RNNDescriptor, SeqTensorDescriptor
 from miopyx.problem._softmax import SoftmaxDescriptor
 from miopyx.values import logs
 
@@ -47,6 +48,7 @@ from . import (
     _pooling,
     _prelu,
     _reduce,
+    _rnn,
     _rope,
     _softmax,
     _tensor,
@@ -60,10 +62,10 @@ if TYPE_CHECKING:
 # The modules whose functions are printed.
 MODULES = (_convolution, _tensor, _tensor_ops, _pooling, _activation, _lrn, _batchnorm, _softmax, _layernorm,
            _reduce, _dropout, _cat, _ctc, _losses, _glu, _prelu, _kthvalue, _getitem, _rope, _adam,
-           _fusion)
+           _rnn, _fusion)
 # Arguments that are lists of numbers and those that are memory; an array could be either.
 _LISTS = {"lens", "dimsA", "stridesA", "padA", "strideA", "dilationA", "adjA", "windowDimA", "labels", "labelLengths",
-          "inputLengths", "dims", "slices"}
+          "inputLengths", "dims", "slices", "sequenceLenArray"}
 _MEMORY = {
     "x", "x2", "w", "y", "b", "weight", "mean", "rstd", "workspace", "dx", "dw", "dy", "db", "workSpace", "A", "B", "C",
     "indices", "indice", "states", "reserveSpace", "reserve",
@@ -77,6 +79,7 @@ _MEMORY = {
     "sin", "probs", "losses", "gradients", "param", "grad", "expAvg", "expAvgSq", "maxExpAvgSq", "stateStep", "paramIn",
     "paramOut", "paramOutFloat16", "gradIn", "expAvgIn", "expAvgOut", "expAvgSqIn", "expAvgSqOut", "maxExpAvgSqIn",
     "maxExpAvgSqOut", "stateStepIn", "stateStepOut", "gradScale", "foundInf", "z", "reserved",
+    "hx", "cx", "hy", "cy", "dhx", "dcx", "dhy", "dcy", "layerParam", "layerBias", "table",
 }
 _FUSION = (_fusion.FusionPlanDescriptor, _fusion.FusionOperator, _fusion.OperatorArgs)
 _LONGEST_LIST, _LONGEST_TEXT = 16, 200
@@ -144,10 +147,28 @@ def _ctc_text(desc: CTCLossDescriptor) -> str:
     return f"{desc.data_type.name}, {desc.blank_label_id}, {_scalar(desc.apply_softmax_layer)}, "
 
 
+def _rnn_text(desc: RNNDescriptor) -> str:
+    if desc.hidden_size is None:
+        return "never set, "
+    words = [desc.hidden_size, desc.layer_count, desc.rnn_mode.name,
+             f"miopenRNN{'bi' if desc.bidirectional else 'uni'}direction", desc.rnn_algorithm.name,
+             f"miopenRNN{'skip' if desc.skips_input else 'linear'}",
+             f"miopenRNN{'with' if desc.has_bias else 'No'}Bias"]
+    dropout = desc.dropout_descriptor
+    return ", ".join([*map(str, words), "nullptr, " if dropout is None else _dropout_text(dropout)])
+
+
+def _sequences_text(desc: SeqTensorDescriptor) -> str:
+    if desc.data_type is None:
+        return "never set, "
+    sizes = braces((desc.batch, desc.steps, desc.vector))
+    return f"{sizes}, {desc.base_layout.name}, lengths {_list(desc.sequence_lengths)}, "
+
+
 _DESCRIPTORS: tuple[tuple[type[Any], Callable[[Any], str]], ...] = (
     (PoolingDescriptor, _pooling_text), (ActivationDescriptor, _activation_text), (LRNDescriptor, _lrn_text),
     (SoftmaxDescriptor, _softmax_text), (ReduceTensorDescriptor, _reduce_text), (DropoutDescriptor, _dropout_text),
-    (CTCLossDescriptor, _ctc_text),
+    (CTCLossDescriptor, _ctc_text), (RNNDescriptor, _rnn_text), (SeqTensorDescriptor, _sequences_text),
 )
 
 

@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import activ, bnorm, dropout, elements, fusion, layernorm, lrn, pool, problem, reduce, report, softmax, tensorop
+from . import (
+    activ,
+    bnorm,
+    dropout,
+    elements,
+    fusion,
+    layernorm,
+    lrn,
+    pool,
+    problem,
+    reduce,
+    report,
+    rnn,
+    softmax,
+    tensorop,
+)
 from .layer import Layer, LayerRun
 from .options import CONVOLUTION, Command, Family, UsageError, Value
 from .problem import Problem
@@ -19,7 +34,7 @@ LAYERS: dict[Family, type[Layer]] = {
     layernorm.T5_FAMILY: layernorm.T5LayerNorm, layernorm.GROUP_FAMILY: layernorm.GroupNorm,
     reduce.TENSOR_FAMILY: reduce.ReduceTensor, reduce.CALCULATION_FAMILY: reduce.ReduceCalculation,
     reduce.EXTREME_FAMILY: reduce.ReduceExtreme, dropout.FAMILY: dropout.Dropout,
-    fusion.FAMILY: fusion.Fusion, **elements.LAYERS,
+    fusion.FAMILY: fusion.Fusion, **elements.LAYERS, **rnn.LAYERS,
 }
 FAMILIES: dict[str, Family] = {
     operation: family for family in (CONVOLUTION, *LAYERS) for operation in family.operations}
@@ -69,5 +84,5 @@ def overridden(command: Command, operation: str, flags: Mapping[str, Value], bat
     if batch:
         sizes = (pool.with_batch(command, batch) if command.family is pool.FAMILY or (
             "input" in command.given and "batchsize" in command.family.long)
-                 else {"batchsize": batch} if "batchsize" in command.family.long else {})
+                 else {name: batch for name in ("batchsize", "batch_size") if name in command.family.long})
     return command.overridden(operation, {**flags, **sizes})

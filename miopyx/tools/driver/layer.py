@@ -303,7 +303,8 @@ class LayerRun:
     def __init__(self, session: Session, layer: Layer, emit: Emit, timed: bool, runs: int, careful: bool) -> None:
         self.session, self.layer, self.emit = session, layer, emit
         self.command = layer.command
-        self.timed, self.runs, self.careful = timed, runs, careful
+        self.timed = timed or bool(self.command.number("time"))  # some layers' -w asks for times, too
+        self.runs, self.careful = runs, careful
         self.host: dict[str, Array] = {}
         self.device: dict[str, Any] = {}
 

@@ -672,3 +672,80 @@ def test_refusals(handle, rng):
                     handle, case.rnn, 2, [steps[0], TensorDescriptor("float32", (3, 6))])):
         with pytest.raises(BadParmError):
             bad()
+
+
+def test_the_size_for_the_longest_sequences_is_enough_for_shorter_ones(handle, rng):
+    rnn = RNNDescriptor(16, 1, GRU)
+    for layout in (PACKED, STEPS, SEQUENCES):
+        space, reserve = miopyx.miopenGetRNNTempSpaceSizes(
+            handle, rnn, SeqTensorDescriptor("float32", layout, 20, 4, 64), "training")
+        for _ in range(5):
+            lengths = -np.sort(-rng.integers(1, 21, 4))
+            shorter = SeqTensorDescriptor("float32", layout, 20, 4, 64, lengths)
+            less = miopyx.miopenGetRNNTempSpaceSizes(handle, rnn, shorter, "training")
+            steps = miopyx.miopenGetRNNTempSpaceSizes(handle, rnn, shorter, "inference")
+            assert less[0] <= space, lengths
+            assert steps[0] <= space, lengths
+            assert less[1] <= reserve
+
+
+def test_plans_see_that_dropout_changed(handle):
+    size = miopyx.miopenDropoutGetStatesSize(handle)
+    states, drop = handle.zeros((size,), "int8"), DropoutDescriptor()
+    miopyx.miopenSetDropoutDescriptor(drop, handle, 0.5, states, size, 7, False, False, 0)
+    rnn = RNNDescriptor(7, 2, LSTM, dropout=drop)
+    x, y = (SeqTensorDescriptor("float32", PACKED, 4, 3, n) for n in (5, 7))
+    w = TensorDescriptor()
+    miopyx.miopenGetRNNParamsDescriptor(handle, rnn, TensorDescriptor("float32", (3, 5)), w, "float32")
+    plan = handle.rnn_forward(rnn, x, w, y, training=True)
+    miopyx.miopenSetDropoutDescriptor(drop, handle, 0.25, states, size, 7, False, False, 0)
+    with pytest.raises(BadParmError, match="dropout_desc"):
+        plan(*[None] * len(plan.buffers))
+    miopyx.miopenDestroyDropoutDescriptor(drop)
+    with pytest.raises(BadParmError, match="destroyed"):
+        handle.rnn_forward(rnn, x, w, y, training=True)
+
+
+def test_infinite_states_stay_infinite(handle):
+    """Whatever the number of units: what fills vectors up is nobody's number."""
+    for hidden in (5, 7, 16):
+        rnn = RNNDescriptor(hidden, 1, RELU, bias=0)
+        x, y = (SeqTensorDescriptor("float32", PACKED, 4, 3, n) for n in (5, hidden))
+        w, out = handle.upload(np.full(hidden * (5 + hidden), 0.1, np.float32)), handle.zeros(y.shape)
+        big = handle.upload(np.full(x.shape, np.inf, np.float32))
+        plan = handle.rnn_forward(rnn, x, TensorDescriptor("float32", (hidden * (5 + hidden),)), y, hx=False, hy=False)
+        plan(big, w, out)
+        assert np.isinf(np.asarray(handle.download(out))).all(), hidden
+
+
+def test_tables_lead_nowhere_else(handle, rng):
+    """A table of other lengths computes something else, in the same memory; the descriptor's own cannot be written."""
+    lengths, other = (4, 3, 2, 1), SeqTensorDescriptor("float32", PACKED, 4, 4, 5, [4, 4, 4, 3])
+    case = Case(handle, "float32", rng, TANH, 5, 7, lengths=lengths)
+    with pytest.raises(ValueError, match="read-only"):
+        case.x_desc.table[1] = 1 << 28
+    w_desc = TensorDescriptor("float32", (case.model.count,))
+    plan = handle.rnn_forward(case.rnn, case.x_desc, w_desc, case.y_desc)
+    wrong = np.full(13, 1 << 28, np.int32), np.full(13, -1, np.int32), np.arange(13, dtype=np.int32)
+    for table in (other.table, *wrong):
+        case.begin()
+        plan(*case.of("x", "w", "hx", "y", "hy"), handle.upload(table))
+        handle.finish()
+        for name in ("x", "w", "hx", "y", "hy"):
+            case.device[name].fetch()
+    if handle.device.is_host:
+        with pytest.raises(BadParmError):
+            plan(*case.of("x", "w", "hx", "y", "hy"), case.x_desc.table.astype(np.int64))
+
+
+def test_sizes_that_64_bits_cannot_hold(handle):
+    wide = TensorDescriptor("float64", (1 << 20, (1 << 31) - 1))
+    with pytest.raises(BadParmError):
+        miopyx.miopenGetRNNInputTensorSize(handle, RNNDescriptor(1, data_type="float64"), 1024, [wide] * 1024)
+    most = RNNDescriptor((1 << 31) - 1, (1 << 31) - 1, data_type="float64")
+    with pytest.raises(BadParmError):
+        miopyx.miopenGetRNNHiddenTensorSize(handle, most, 1, [TensorDescriptor("float64", (4, 5))])
+    with pytest.raises(BadParmError):
+        SeqTensorDescriptor("float32", STEPS, 1 << 30, 1 << 10, 1 << 22, [1] * 1024)
+    with pytest.raises(BadParmError):
+        SeqTensorDescriptor("float32", STEPS, 2, (1 << 31) - 1, 1)

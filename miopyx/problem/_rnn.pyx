@@ -9,8 +9,8 @@ from ._dropout cimport DROPOUT_STATE_BYTES, DropoutDescriptor, as_dropout
 from ._problem cimport Problem
 from miopyx.values._integers cimport up
 from miopyx.values._types cimport (
-    MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_INT32, MX_RNN_BACKWARD_DATA, MX_RNN_BACKWARD_WEIGHTS, MX_RNN_FORWARD,
-    MX_RNN_GET, mx_rnn_problem, mx_tensor,
+    MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_INT32, MX_RNN_BACKWARD_DATA, MX_RNN_BACKWARD_WEIGHTS,
+    MX_RNN_FORWARD, MX_RNN_GET, mx_rnn_problem, mx_tensor,
 )
 
 import numpy

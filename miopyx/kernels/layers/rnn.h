@@ -174,24 +174,44 @@ static inline V cell_forward(V *x, const V *r, V before, V *c)
 #endif
 }
 
-/* One step of a row forward: VEC units from u on, r is R h of each gate. */
-static inline void step_forward(V *r, __global STORAGE(T) *gates, __global const STORAGE(T) *x_bias,
-                                __global const STORAGE(T) *r_bias, __global ACC *states, __global STORAGE(T) *y,
-                                __global STORAGE(T) *cells, const mx_rnn s, long dir, long rank, long row, long u, int odd)
+/* What a step of a row forward reads besides r. */
+typedef struct {
+    V x[GATES], bias[GATES], c, before;
+} mx_forward;
+
+/* VEC units from u on. */
+static inline mx_forward read_forward(__global const STORAGE(T) *gates, __global const STORAGE(T) *x_bias,
+                                      __global const STORAGE(T) *r_bias, __global const ACC *states, const mx_rnn s,
+                                      long dir, long rank, long row, long u, int odd)
 {
     const long left = s.hidden - u, at = (dir * s.rows + row) * GATES * s.hidden + u, state = rank * s.padded + u;
-    V x[GATES], c = (V)0;
+    mx_forward in;
     for (int g = 0; g < GATES; g++) {
-        x[g] = get(gates, at + g * s.hidden, left);
+        in.x[g] = get(gates, at + g * s.hidden, left);
 #if BIAS
-        x[g] += get(x_bias, (dir * GATES + g) * s.hidden + u, left);
-        r[g] += get(r_bias, (dir * GATES + g) * s.hidden + u, left);
+        in.x[g] += get(x_bias, (dir * GATES + g) * s.hidden + u, left);
+        in.bias[g] = get(r_bias, (dir * GATES + g) * s.hidden + u, left);
 #endif
     }
+    in.c = (V)0;
 #if CELL == 2
-    c = GET_ACC(states, C_STATE(dir) + state);
+    in.c = GET_ACC(states, C_STATE(dir) + state);
 #endif
-    const V h = cell_forward(x, r, GET_ACC(states, H_STATE(odd, dir) + state), &c);
+    in.before = GET_ACC(states, H_STATE(odd, dir) + state);
+    return in;
+}
+
+/* The step; r is R h of each gate. */
+static inline void write_forward(mx_forward in, V *r, __global STORAGE(T) *gates, __global ACC *states,
+                                 __global STORAGE(T) *y, __global STORAGE(T) *cells, const mx_rnn s, long dir,
+                                 long rank, long row, long u, int odd)
+{
+    const long left = s.hidden - u, at = (dir * s.rows + row) * GATES * s.hidden + u, state = rank * s.padded + u;
+#if BIAS
+    for (int g = 0; g < GATES; g++)
+        r[g] += in.bias[g];
+#endif
+    const V h = cell_forward(in.x, r, in.before, &in.c);
 #if VEC == 1
     if (left <= 0)
         return;
@@ -199,59 +219,86 @@ static inline void step_forward(V *r, __global STORAGE(T) *gates, __global const
     PUT_ACC(states, H_STATE(odd + 1, dir) + state, inside(h, left));
     put(y, row * s.dirs * s.hidden + dir * s.hidden + u, left, h);
 #if CELL == 2
-    PUT_ACC(states, C_STATE(dir) + state, inside(c, left));
+    PUT_ACC(states, C_STATE(dir) + state, inside(in.c, left));
 #endif
 #if TRAINING && CELL >= 2
     for (int g = 0; g < GATES; g++)
-        put(gates, at + g * s.hidden, left, x[g]);
-    put(cells, (dir * s.rows + row) * s.hidden + u, left, CELL == 2 ? c : r[GATES - 1]);
+        put(gates, at + g * s.hidden, left, in.x[g]);
+    put(cells, (dir * s.rows + row) * s.hidden + u, left, CELL == 2 ? in.c : r[GATES - 1]);
 #endif
 }
 
-/* One step of a row backward: VEC units from u on; dh is what the products of the step after it add to its gradient. */
-static inline void step_backward(V dh, __global const STORAGE(T) *dy, __global const STORAGE(T) *y,
-                                 __global const STORAGE(T) *gates, __global const STORAGE(T) *cells,
-                                 __global STORAGE(T) *deltas, __global STORAGE(T) *inner,
-                                 __global const STORAGE(T) *first, __global const int *table, __global ACC *states,
-                                 const mx_rnn s, long dir, long t, long rank, long row, long u, int odd)
+static inline void step_forward(V *r, __global STORAGE(T) *gates, __global const STORAGE(T) *x_bias,
+                                __global const STORAGE(T) *r_bias, __global ACC *states, __global STORAGE(T) *y,
+                                __global STORAGE(T) *cells, const mx_rnn s, long dir, long rank, long row, long u, int odd)
+{
+    const mx_forward in = read_forward(gates, x_bias, r_bias, states, s, dir, rank, row, u, odd);
+    write_forward(in, r, gates, states, y, cells, s, dir, rank, row, u, odd);
+}
+
+/* What a step of a row backward reads besides the products: dh without them, and the cell or state before the step. */
+typedef struct {
+    V dh, gate[GATES], before, kept, dc, y;
+} mx_backward;
+
+/* VEC units from u on. */
+static inline mx_backward read_backward(__global const STORAGE(T) *dy, __global const STORAGE(T) *y,
+                                        __global const STORAGE(T) *gates, __global const STORAGE(T) *cells,
+                                        __global const STORAGE(T) *first, __global const int *table,
+                                        __global const ACC *states, const mx_rnn s, long dir, long t, long rank,
+                                        long row, long u)
 {
     const long left = s.hidden - u, at = (dir * s.rows + row) * GATES * s.hidden + u, state = rank * s.padded + u;
     const long place = row * s.dirs * s.hidden + dir * s.hidden + u, before_t = dir ? t + 1 : t - 1;
-    const long new_row = DELTA_STATE(odd + 1, dir) + rank * DELTA_ROW + u;
-    V gate[GATES], delta[GATES], direct = (V)0, more = (V)0;
-    dh += get(dy, place, left) + GET_ACC(states, DH_STATE(dir) + state);
+    mx_backward in;
+    in.dh = get(dy, place, left) + GET_ACC(states, DH_STATE(dir) + state);
 #if CELL >= 2
     for (int g = 0; g < GATES; g++)
-        gate[g] = get(gates, at + g * s.hidden, left);
-    /* The cell or state before this step: 0 where nothing was given. */
-    V before = (V)0;
+        in.gate[g] = get(gates, at + g * s.hidden, left);
+    in.before = (V)0; /* where nothing was given */
     if (rank < ROWS_OF(before_t)) {
         const long before_row = FIRST_ROW(before_t) + rank;
 #if CELL == 2
-        before = get(cells, (dir * s.rows + before_row) * s.hidden + u, left);
+        in.before = get(cells, (dir * s.rows + before_row) * s.hidden + u, left);
 #else
-        before = get(y, before_row * s.dirs * s.hidden + dir * s.hidden + u, left);
+        in.before = get(y, before_row * s.dirs * s.hidden + dir * s.hidden + u, left);
 #endif
     } else if (HAS_FIRST)
-        before = get(first, STATE_OF(dir, rank) + u, left);
-    const V kept = get(cells, (dir * s.rows + row) * s.hidden + u, left);
+        in.before = get(first, STATE_OF(dir, rank) + u, left);
+    in.kept = get(cells, (dir * s.rows + row) * s.hidden + u, left);
+#else
+    in.y = get(y, place, left);
 #endif
 #if CELL == 2
-    const V tc = mx_tanh(kept), dc = GET_ACC(states, DC_STATE(dir) + state) + dh * gate[2] * (1 - tc * tc);
+    in.dc = GET_ACC(states, DC_STATE(dir) + state);
+#endif
+    return in;
+}
+
+/* The step; dh is what the products of the step after it add to its gradient. */
+static inline void write_backward(mx_backward in, V dh, __global STORAGE(T) *deltas, __global STORAGE(T) *inner,
+                                  __global ACC *states, const mx_rnn s, long dir, long rank, long row, long u, int odd)
+{
+    const long left = s.hidden - u, at = (dir * s.rows + row) * GATES * s.hidden + u, state = rank * s.padded + u;
+    const long new_row = DELTA_STATE(odd + 1, dir) + rank * DELTA_ROW + u;
+    const V *gate = in.gate;
+    V delta[GATES], direct = (V)0, more = (V)0;
+    dh += in.dh;
+#if CELL == 2
+    const V tc = mx_tanh(in.kept), dc = in.dc + dh * gate[2] * (1 - tc * tc);
     delta[0] = dc * gate[3] * gate[0] * (1 - gate[0]);
-    delta[1] = dc * before * gate[1] * (1 - gate[1]);
+    delta[1] = dc * in.before * gate[1] * (1 - gate[1]);
     delta[2] = dh * tc * gate[2] * (1 - gate[2]);
     delta[3] = dc * gate[0] * (1 - gate[3] * gate[3]);
     more = dc * gate[1];
 #elif CELL == 3
-    delta[0] = dh * (before - gate[2]) * gate[0] * (1 - gate[0]);
+    delta[0] = dh * (in.before - gate[2]) * gate[0] * (1 - gate[0]);
     delta[2] = dh * (1 - gate[0]) * (1 - gate[2] * gate[2]);
-    delta[1] = delta[2] * kept * gate[1] * (1 - gate[1]);
+    delta[1] = delta[2] * in.kept * gate[1] * (1 - gate[1]);
     more = delta[2] * gate[1];
     direct = dh * gate[0];
 #else
-    const V v = get(y, place, left);
-    delta[0] = CELL == 0 ? (v > 0 ? dh : (V)0) : dh * (1 - v * v);
+    delta[0] = CELL == 0 ? (in.y > 0 ? dh : (V)0) : dh * (1 - in.y * in.y);
 #endif
 #if VEC == 1
     if (left <= 0)
@@ -269,6 +316,16 @@ static inline void step_backward(V dh, __global const STORAGE(T) *dy, __global c
 #if CELL == 2
     PUT_ACC(states, DC_STATE(dir) + state, inside(more, left));
 #endif
+}
+
+static inline void step_backward(V dh, __global const STORAGE(T) *dy, __global const STORAGE(T) *y,
+                                 __global const STORAGE(T) *gates, __global const STORAGE(T) *cells,
+                                 __global STORAGE(T) *deltas, __global STORAGE(T) *inner,
+                                 __global const STORAGE(T) *first, __global const int *table, __global ACC *states,
+                                 const mx_rnn s, long dir, long t, long rank, long row, long u, int odd)
+{
+    const mx_backward in = read_backward(dy, y, gates, cells, first, table, states, s, dir, t, rank, row, u);
+    write_backward(in, dh, deltas, inner, states, s, dir, rank, row, u, odd);
 }
 
 /* The last step of a sequence backward in its direction, which says where its deltas lie. */

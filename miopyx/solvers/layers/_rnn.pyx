@@ -43,8 +43,9 @@ cdef enum:
     SHARES = 4                 # work-groups of a CPU that copies, for each core
     SHARE = 1 << 12            # numbers that are worth another one
     TEAM = 256                 # work-items of a group of a GPU
-    LEAST_COLUMNS = 8          # of a panel of a GPU
-    MOST_ROWS = 32             # sequences of a group of a GPU
+    RUN = 4                    # terms that a work-item of a GPU reads at once
+    MOST_ROWS = 16             # sequences of a group of a GPU
+    LOCAL = 32 << 10           # bytes of local memory of a group of a GPU
 
 cdef ConvolutionDescriptor _ONE_BY_ONE = ConvolutionDescriptor((0, 0), (1, 1), (1, 1))
 
@@ -283,20 +284,10 @@ cdef class RNNOffer(Offer):
         cdef const mx_rnn_problem* p = self.p
         cdef Device dev = self.device
         cdef dict defines = self._defines()
-        cdef int64_t width = 1 if backward else self.gates, units, slices, rows, panels, flops, cores
+        cdef int64_t width = 1 if backward else self.gates, units, panels, flops, cores
         defines["BACKWARD"] = int(backward)
         if not dev.is_cpu:
-            units = 32 if width == 1 else 8
-            rows = 4
-            while rows < p.batch and rows < (MOST_ROWS // 2 if self.acc == 8 or dev.local_mem < 48 << 10
-                                             else MOST_ROWS):
-                rows *= 2
-            while (units * width > LEAST_COLUMNS and p.dirs * ceil_div(p.batch, rows) * ceil_div(p.hidden, units)
-                   < dev.compute_units):
-                units //= 2
-            slices = max(1, min(TEAM, dev.max_work_group) // (units * width))
-            defines.update(UNITS=units, SLICES=slices, ROWS=rows)
-            grid[0], grid[1], grid[2] = ceil_div(p.batch, rows), ceil_div(p.hidden, units), slices * units * width
+            self._gpu_shape(width, defines, grid)
             return defines
         lanes = dev.vector_bytes // self.acc
         units = min(4, ceil_div(p.hidden, lanes)) if width == 1 else 1
@@ -312,6 +303,33 @@ cdef class RNNOffer(Offer):
             if flops - flops * grid[0] // cores > LAUNCH_FLOPS:
                 grid[0], grid[1] = 1, min(cores, panels)
         return defines
+
+    cdef int _gpu_shape(self, int64_t width, dict defines, int64_t* grid) except -1:
+        """That of a GPU: `width` columns for each unit."""
+        cdef const mx_rnn_problem* p = self.p
+        cdef Device dev = self.device
+        cdef int64_t team = min(TEAM, dev.max_work_group), runs = self.s.padded * (self.gates // width) // RUN
+        cdef int64_t per = 4 if width == 1 else 1, lanes = 32, least = 4 if width == 1 else 8, rows = 1, slices = 1
+        cdef int64_t blocks = ceil_div(3 * dev.compute_units, 2 * p.dirs), chunk
+        while rows < min(p.batch, MOST_ROWS * 4 // self.acc):
+            rows *= 2
+        # Enough groups first by narrower panels, then by fewer sequences, as long as what is read feeds several sums.
+        while lanes > least and ceil_div(p.batch, rows) * ceil_div(p.hidden, per * lanes) < blocks:
+            lanes //= 2
+        while rows > 4 and ceil_div(p.batch, rows) * ceil_div(p.hidden, per * lanes) < blocks:
+            rows //= 2
+        while slices < runs and 2 * slices * lanes <= team:
+            slices *= 2
+        chunk = rows
+        while chunk > 1 and (slices * chunk + rows) * lanes * per * width * self.acc > min(LOCAL, dev.local_mem):
+            chunk = ceil_div(chunk, 2)
+        defines.update(PADDED=self.s.padded, UNITS=per * lanes, PER=per, SLICES=slices, ROWS=rows, CHUNK=chunk)
+        grid[0], grid[1], grid[2] = ceil_div(p.batch, rows), ceil_div(p.hidden, per * lanes), slices * lanes
+        return 0
+
+    cdef int64_t _behind(self, dict defines) except -1:
+        """Numbers behind the states that groups of a GPU read, and drop."""
+        return 0 if self.device.is_cpu else defines["ROWS"] * self.gates * self.s.padded
 
     cdef tuple _panels(self, dict defines, const int64_t* grid, bint backward):
         """A region for the state's matrices as panels."""
@@ -355,7 +373,8 @@ cdef class RNNOffer(Offer):
         if p.bias:
             bias = self._space(2 * p.layers * p.dirs * self.lines * self.size)
             self._copy(_place(RNN_W, first_bias * self.size), bias, 2 * p.layers * p.dirs * self.lines, self.prepared)
-        self.states = <int64_t> self._space(3 * p.dirs * p.batch * self.s.padded * self.acc)[1]
+        self.states = <int64_t> self._space((3 * p.dirs * p.batch * self.s.padded
+                                             + self._behind(defines)) * self.acc)[1]
         below = self._gathered(RNN_X, p.input)
         if not p.training:
             gates = self._space(cells * self.gates)
@@ -414,7 +433,8 @@ cdef class RNNOffer(Offer):
         cdef Arg stand_in = Arg.slot_of(SLOT_WORKSPACE, self.size), gates, cells, inner
         defines["HAS_FIRST"] = int(rnn_has(p, first))
         end = dict(defines)
-        self.states = <int64_t> self._space((2 * self.gates + 2) * p.dirs * p.batch * self.s.padded * self.acc)[1]
+        self.states = <int64_t> self._space(((2 * self.gates + 2) * p.dirs * p.batch * self.s.padded
+                                             + self._behind(defines)) * self.acc)[1]
         above = self._gathered(RNN_DY, width)
         y = self._gathered(RNN_Y, width) if p.mode != RNN_LSTM else _place(SLOT_WORKSPACE)
         if p.layers > 1:

@@ -42,17 +42,28 @@ typedef V vec;
 #else
 #define WIDTH GATES
 #endif
+/* Rows of a tile: as many as registers hold, and fewer, so that what is left is shared out evenly. */
 #if WIDTH == 1
 #define ROWS_0 (MANY ? 16 : 8)
+#define ROWS_1 (MANY ? 12 : 6)
+#define ROWS_2 (MANY ? 8 : 4)
+#define ROWS_3 (MANY ? 4 : 2)
 #elif WIDTH == 2
 #define ROWS_0 (MANY ? 12 : 6)
+#define ROWS_1 (MANY ? 8 : 4)
+#define ROWS_2 (MANY ? 6 : 3)
+#define ROWS_3 (MANY ? 3 : 2)
 #elif WIDTH == 3
 #define ROWS_0 (MANY ? 8 : 4)
+#define ROWS_1 (MANY ? 6 : 3)
+#define ROWS_2 (MANY ? 4 : 2)
+#define ROWS_3 2
 #else
 #define ROWS_0 (MANY ? 6 : 3)
+#define ROWS_1 (MANY ? 5 : 2)
+#define ROWS_2 (MANY ? 4 : 2)
+#define ROWS_3 2
 #endif
-#define ROWS_1 ((ROWS_0 + 1) / 2)
-#define ROWS_2 ((ROWS_1 + 1) / 2)
 #define DEPTH (BACKWARD ? GATES * s.padded : s.padded)
 #define PANELS ((s.hidden + UNITS * VEC - 1) / (UNITS * VEC))
 
@@ -80,25 +91,31 @@ typedef V vec;
 DEFINE_MULTIPLY(multiply_0, ROWS_0)
 DEFINE_MULTIPLY(multiply_1, ROWS_1)
 DEFINE_MULTIPLY(multiply_2, ROWS_2)
-DEFINE_MULTIPLY(multiply_3, 1)
+DEFINE_MULTIPLY(multiply_3, ROWS_3)
+DEFINE_MULTIPLY(multiply_4, 1)
 
 /* Of `left` rows as many as a tile takes; returns their number. */
 static inline int multiply(vec *restrict sums, __global const ACC *restrict first, long stride,
                            __global const ACC *restrict panel, long depth, long left)
 {
-    if (left >= ROWS_0) {
+    const long tiles = (left + ROWS_0 - 1) / ROWS_0, even = (left + tiles - 1) / tiles;
+    if (even >= ROWS_0) {
         multiply_0(sums, first, stride, panel, depth);
         return ROWS_0;
     }
-    if (left >= ROWS_1) {
+    if (even >= ROWS_1) {
         multiply_1(sums, first, stride, panel, depth);
         return ROWS_1;
     }
-    if (left >= ROWS_2) {
+    if (even >= ROWS_2) {
         multiply_2(sums, first, stride, panel, depth);
         return ROWS_2;
     }
-    multiply_3(sums, first, stride, panel, depth);
+    if (even >= ROWS_3) {
+        multiply_3(sums, first, stride, panel, depth);
+        return ROWS_3;
+    }
+    multiply_4(sums, first, stride, panel, depth);
     return 1;
 }
 

@@ -215,10 +215,10 @@ cdef class Invoker:
                     require(rt, rt.set_arg(s.kernel, s.scalars[j].index, s.scalars[j].width,
                                            <void*> &wide if s.scalars[j].width == 8 else <void*> &narrow),
                             "setting a number")
-            if s.ticket_index >= 0:
-                tickets += 1 << 16
-                require(rt, rt.set_arg(s.kernel, s.ticket_index, sizeof(tickets), &tickets), "setting a ticket")
             for turn in range(s.repeats):
+                if s.ticket_index >= 0:
+                    tickets += 1 << 16
+                    require(rt, rt.set_arg(s.kernel, s.ticket_index, sizeof(tickets), &tickets), "setting a ticket")
                 if s.turn_index >= 0:
                     require(rt, rt.set_arg(s.kernel, s.turn_index, sizeof(turn), &turn), "setting a turn")
                 require(rt, rt.enqueue(handle.queue_ptr, s.kernel, s.dims, s.global_size,

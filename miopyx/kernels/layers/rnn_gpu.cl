@@ -57,8 +57,8 @@
 #define COLUMNS (UNITS * PER_UNIT)
 #define PANELS ((s.hidden + UNITS - 1) / UNITS)
 #define GROUP (SLICES * LANES)
-/* Elements of a group's part of the step that a work-item has.  Few are read before the product, which hides how long
- * that takes; not by PoCL, whose code for work-items that skip it writes elsewhere. */
+/* Elements of a group's part of the step that a work-item has.  By NVIDIA's compiler few are read before the
+ * product, which hides how long that takes; with PoCL results were wrong so, for a reason that was not found. */
 #define PAIRS ((ROWS * UNITS + GROUP - 1) / GROUP)
 #ifdef __NV_CL_C_VERSION
 #define EARLY (PAIRS <= 2)

@@ -129,7 +129,7 @@ def test_programs_of_opencl_are_made_launchable():
     assert entries["first"][0] == [8, 4, 48]
     assert entries["first"][1]  # it asks where the launch begins
     assert entries["first"][3] == (64, 2, 1)
-    assert entries["second"] == ([8], False, 0, (0, 0, 0))
+    assert entries["second"] == ([8], False, 0, (0, 0, 0), 0)
     assert entries["third"][0] == []
     assert entries["third"][1]
     assert b"ld.param.u32 \t%r1, [first_grid+0];" in text

@@ -12,6 +12,20 @@ cdef enum:
     CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12
     CU_MEMORYTYPE_DEVICE = 2
 
+# CUlaunchAttribute and CUlaunchConfig, as cuda.h lays them out.
+cdef struct launch_attribute:
+    int32_t id
+    int32_t pad
+    uint32_t value[16]
+
+cdef struct launch_config:
+    uint32_t grid[3]
+    uint32_t block[3]
+    uint32_t shared_bytes
+    void* stream
+    launch_attribute* attributes
+    uint32_t count
+
 cdef struct cuda_table:
     int32_t (*cuInit)(uint32_t) noexcept nogil
     int32_t (*cuGetErrorName)(int32_t, const char**) noexcept nogil
@@ -43,6 +57,8 @@ cdef struct cuda_table:
     int32_t (*cuFuncGetAttribute)(int32_t*, int32_t, void*) noexcept nogil
     int32_t (*cuLaunchKernel)(void*, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, void*,
                               void**, void**) noexcept nogil
+    int32_t (*cuLaunchKernelEx)(const launch_config*, void*, void**, void**) noexcept nogil
+    int32_t (*cuFuncSetAttribute)(void*, int32_t, int32_t) noexcept nogil
     int32_t (*cuPointerGetAttributes)(uint32_t, int32_t*, void**, uint64_t) noexcept nogil
 
 cdef cuda_table cu
@@ -69,6 +85,7 @@ cdef struct kernel_t:
     char* block
     uint32_t grid[6]         # the first group and how many there are, on three axes
     uint32_t splits          # axes that may be launched in several parts, a bit each
+    int32_t together         # groups of a cluster, COOPERATIVE where all run at once, else 0
     uint32_t fixed[3]        # the work-group's size where the kernel demands one, else zeros
 
 cdef int32_t enter(void* context, bint* pushed) noexcept nogil

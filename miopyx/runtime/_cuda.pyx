@@ -28,6 +28,11 @@ cdef enum:
     CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0
     CU_JIT_ERROR_LOG_BUFFER = 5
     CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6
+    CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14
+    CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2
+    CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4
+    PORTABLE_CLUSTER = 8         # groups
+    COOPERATIVE = -1             # in kernel_t.together
     LOG_BYTES = 8192
     MOST_GROUPS = 65535          # of a launch, on the second axis and the third
     ALIGNMENT = 16               # of an argument's value
@@ -42,7 +47,7 @@ ENTRY_POINTS = (
     b"cuEventCreate", b"cuEventRecord", b"cuEventSynchronize", b"cuEventElapsedTime",
     b"cuEventDestroy_v2", b"cuMemAlloc_v2", b"cuMemFree_v2", b"cuMemsetD8Async", b"cuMemcpyHtoDAsync_v2",
     b"cuMemcpyDtoHAsync_v2", b"cuModuleLoadDataEx", b"cuModuleUnload", b"cuModuleGetFunction", b"cuFuncGetAttribute",
-    b"cuLaunchKernel", b"cuPointerGetAttributes",
+    b"cuLaunchKernel", b"cuLaunchKernelEx", b"cuFuncSetAttribute", b"cuPointerGetAttributes",
 )
 assert len(ENTRY_POINTS) * sizeof(void*) == sizeof(cuda_table)
 
@@ -412,6 +417,7 @@ _PARAMETER = re.compile(rb"\.param\s+(?:\.align\s+\d+\s+)?\.([a-z]+)(\d+)(?:\s+\
                         rb"(?:\s*\[(\d+)\])?")
 _GROUP_SIZE = re.compile(rb"\.reqntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 _ENVREG = re.compile(rb"mov\.\w+(\s+[%\w$]+\s*,\s*)%envreg(\d+)\s*;")
+_TOGETHER = re.compile(rb"//launch: (?:cluster (\d+)|cooperative)")
 _AXES = b"xyz"
 
 
@@ -429,7 +435,8 @@ def launchable(bytes ptx not None):
         The text, ended by a zero.
     dict
         Of each kernel: the bytes of its parameters, whether it has that parameter, the axes on which it may be launched
-        in parts, and its work-group's size, zeros where that is free.
+        in parts, its work-group's size, zeros where that is free, and how many groups run as a cluster, -1 where all do
+        at once (what OpenCL C has no words for stands in a comment), else 0.
 
     Raises
     ------
@@ -464,8 +471,10 @@ def launchable(bytes ptx not None):
             piece = _ENVREG.sub(lambda match: _of_grid(match, name), piece)
         else:
             piece = _ENVREG.sub(_without_grid, piece)
+        together = _TOGETHER.search(piece)
         entries[name.decode()] = (sizes, has_grid, splits,
-                                  tuple([int(n or 1) for n in group.groups()]) if group else (0, 0, 0))
+                                  tuple([int(n or 1) for n in group.groups()]) if group else (0, 0, 0),
+                                  0 if together is None else int(together[1] or COOPERATIVE))
         pieces.append(piece)
     text = b"".join(pieces)
     if b"%envreg" in text:
@@ -503,7 +512,7 @@ cdef class Program(Contract):
         found = self.entries.get(name.decode())
         if found is None:
             raise UnknownError("the program has no such kernel", "kernel", name.decode(), ", ".join(self.entries))
-        sizes, _has_grid, splits, fixed = found
+        sizes, _has_grid, splits, fixed, together = found
         if len(sizes) >= MOST_ARGUMENTS:
             raise UnknownError("too many arguments", name.decode(), len(sizes), f"< {MOST_ARGUMENTS}")
         kernel = <kernel_t*> calloc(1, sizeof(kernel_t))
@@ -512,7 +521,7 @@ cdef class Program(Contract):
         kernel.module = self.module
         self.module.holders += 1
         try:
-            kernel.count, kernel.splits = len(sizes), splits
+            kernel.count, kernel.splits, kernel.together = len(sizes), splits, together
             kernel.missing = (<uint64_t> 1 << len(sizes)) - 1
             kernel.sizes = <uint32_t*> calloc(len(sizes) + 1, sizeof(uint32_t))
             kernel.pointers = <void**> calloc(len(sizes) + 1, sizeof(void*))
@@ -527,6 +536,8 @@ cdef class Program(Contract):
                 kernel.fixed[i] = fixed[i]
             check(enter(self.module.context, &pushed), "cuCtxPushCurrent")
             code = cu.cuModuleGetFunction(&kernel.function, self.module.module, name)
+            if code == 0 and together > PORTABLE_CLUSTER:
+                code = cu.cuFuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
             leave(pushed)
             check(code, f"cuModuleGetFunction({name.decode()})")
         except BaseException:
@@ -680,6 +691,8 @@ cdef int32_t _launch(queue_t* q, kernel_t* k, const size_t* grid, const size_t* 
     """Launch a kernel, in parts where an axis has more groups than CUDA takes."""
     cdef int32_t code = 0
     cdef size_t y = 0, z = 0, high = 0, deep = 0
+    if k.together != 0:
+        return _launch_together(q, k, grid, block)
     k.grid[0] = k.grid[1] = k.grid[2] = 0
     while z < grid[2]:
         deep = min(grid[2] - z, <size_t> MOST_GROUPS)
@@ -695,6 +708,27 @@ cdef int32_t _launch(queue_t* q, kernel_t* k, const size_t* grid, const size_t* 
             y += high
         z += deep
     return code
+
+
+cdef int32_t _launch_together(queue_t* q, kernel_t* k, const size_t* grid, const size_t* block) noexcept nogil:
+    """Launch a kernel whose groups, or those of a cluster along the first axis, run at once."""
+    cdef launch_config config
+    cdef launch_attribute attribute
+    cdef int i
+    memset(&config, 0, sizeof(config))
+    memset(&attribute, 0, sizeof(attribute))
+    for i in range(3):
+        if grid[i] > MOST_GROUPS:
+            return CUDA_ERROR_INVALID_VALUE
+        config.grid[i], config.block[i] = <uint32_t> grid[i], <uint32_t> block[i]
+        k.grid[i] = 0
+    config.stream, config.attributes, config.count = q.stream, &attribute, 1
+    if k.together == COOPERATIVE:
+        attribute.id, attribute.value[0] = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1
+    else:
+        attribute.id, attribute.value[0] = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, <uint32_t> k.together
+        attribute.value[1] = attribute.value[2] = 1
+    return cu.cuLaunchKernelEx(&config, k.function, k.pointers, NULL)
 
 
 cdef int32_t _begin(queue_t* q, event_t** event) noexcept nogil:

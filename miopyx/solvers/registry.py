@@ -51,6 +51,7 @@ from .layers import (
     _pooling,
     _reduce,
     _rnn,
+    _rnn_nvidia,
     _softmax,
     _tensor_ops,
 )
@@ -105,7 +106,7 @@ OTHERS: dict[str, tuple[Solver, ...]] = {
     "LRNProblem": (_lrn.OpenCLLRN(), _lrn.HostLRN()),
     "MultiMarginProblem": (_multimargin.OpenCLMultiMargin(), _multimargin.HostMultiMargin()),
     "PoolingProblem": (_pooling.OpenCLPooling(), _pooling.HostPooling()),
-    "RNNProblem": (_rnn.OpenCLRNN(), _rnn.HostRNN()),
+    "RNNProblem": (_rnn_nvidia.NvRNN(), _rnn.OpenCLRNN(), _rnn.HostRNN()),
     "ReduceProblem": (_reduce.OpenCLReduce(), _reduce.HostReduce()),
     "SoftmaxProblem": (_softmax.OpenCLSoftmax(), _softmax.HostSoftmax()),
     "TensorProblem": (_tensor_ops.OpenCLTensor(), _tensor_ops.HostTensor()),

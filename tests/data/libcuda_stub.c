@@ -322,6 +322,22 @@ API int cuLaunchKernel(thing *f, unsigned gx, unsigned gy, unsigned gz, unsigned
         return emulate(f, (unsigned[3]) {gx, gy, gz}, (unsigned[3]) {bx, by, bz}, arguments);
     return 0;
 }
+/* CUlaunchConfig and CUlaunchAttribute: a cluster must divide the grid. */
+typedef struct { int id; char pad[4]; unsigned value[16]; } launch_attribute;
+typedef struct { unsigned grid[3], block[3], shared; thing *stream; launch_attribute *attributes; unsigned count; } launch_config;
+API int cuLaunchKernelEx(const launch_config *c, thing *f, void **arguments, void **extra) {
+    NOTE("%u %d %u", c->count, c->attributes->id, c->attributes->value[0]);
+    NEED(c->count == 1 && (c->attributes->id == 2 || c->attributes->id == 4), INVALID);
+    if (c->attributes->id == 4)
+        NEED(c->attributes->value[0] && c->grid[0] % c->attributes->value[0] == 0, INVALID);
+    return cuLaunchKernel(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared,
+                          c->stream, arguments, extra);
+}
+API int cuFuncSetAttribute(thing *function, int attribute, int value) {
+    NOTE("%d %d", attribute, value);
+    NEED(function->kind == FUNCTION, BAD_HANDLE);
+    return attribute == 14 ? 0 : INVALID;
+}
 API int cuPointerGetAttributes(unsigned count, int *attributes, void **values, uint64_t address) {
     range *r = find(address);
     NOTE("%u", count);

@@ -179,20 +179,34 @@ typedef struct {
     V x[GATES], bias[GATES], c, before;
 } mx_forward;
 
+/* Of VEC units from u on what the input gives the gates, and the biases of one kind. */
+static inline void read_x(V *x, __global const STORAGE(T) *gates, const mx_rnn s, long dir, long row, long u)
+{
+    for (int g = 0; g < GATES; g++)
+        x[g] = get(gates, (dir * s.rows + row) * GATES * s.hidden + g * s.hidden + u, s.hidden - u);
+}
+
+static inline void read_bias(V *to, __global const STORAGE(T) *bias, const mx_rnn s, long dir, long u)
+{
+    for (int g = 0; g < GATES; g++)
+        to[g] = get(bias, (dir * GATES + g) * s.hidden + u, s.hidden - u);
+}
+
 /* VEC units from u on. */
 static inline mx_forward read_forward(__global const STORAGE(T) *gates, __global const STORAGE(T) *x_bias,
                                       __global const STORAGE(T) *r_bias, __global const ACC *states, const mx_rnn s,
                                       long dir, long rank, long row, long u, int odd)
 {
-    const long left = s.hidden - u, at = (dir * s.rows + row) * GATES * s.hidden + u, state = rank * s.padded + u;
+    const long state = rank * s.padded + u;
     mx_forward in;
-    for (int g = 0; g < GATES; g++) {
-        in.x[g] = get(gates, at + g * s.hidden, left);
+    read_x(in.x, gates, s, dir, row, u);
 #if BIAS
-        in.x[g] += get(x_bias, (dir * GATES + g) * s.hidden + u, left);
-        in.bias[g] = get(r_bias, (dir * GATES + g) * s.hidden + u, left);
+    V bias[GATES];
+    read_bias(bias, x_bias, s, dir, u);
+    for (int g = 0; g < GATES; g++)
+        in.x[g] += bias[g];
+    read_bias(in.bias, r_bias, s, dir, u);
 #endif
-    }
     in.c = (V)0;
 #if CELL == 2
     in.c = GET_ACC(states, C_STATE(dir) + state);
@@ -201,12 +215,25 @@ static inline mx_forward read_forward(__global const STORAGE(T) *gates, __global
     return in;
 }
 
+/* What a step leaves for the next layer and for the gradients: h' of the gates x, of r and of c'. */
+static inline void keep_forward(const V *x, const V *r, V h, V c, __global STORAGE(T) *gates, __global STORAGE(T) *y,
+                                __global STORAGE(T) *cells, const mx_rnn s, long dir, long row, long u)
+{
+    const long left = s.hidden - u;
+    put(y, row * s.dirs * s.hidden + dir * s.hidden + u, left, h);
+#if TRAINING && CELL >= 2
+    for (int g = 0; g < GATES; g++)
+        put(gates, (dir * s.rows + row) * GATES * s.hidden + g * s.hidden + u, left, x[g]);
+    put(cells, (dir * s.rows + row) * s.hidden + u, left, CELL == 2 ? c : r[GATES - 1]);
+#endif
+}
+
 /* The step; r is R h of each gate. */
 static inline void write_forward(mx_forward in, V *r, __global STORAGE(T) *gates, __global ACC *states,
                                  __global STORAGE(T) *y, __global STORAGE(T) *cells, const mx_rnn s, long dir,
                                  long rank, long row, long u, int odd)
 {
-    const long left = s.hidden - u, at = (dir * s.rows + row) * GATES * s.hidden + u, state = rank * s.padded + u;
+    const long left = s.hidden - u, state = rank * s.padded + u;
 #if BIAS
     for (int g = 0; g < GATES; g++)
         r[g] += in.bias[g];
@@ -217,15 +244,10 @@ static inline void write_forward(mx_forward in, V *r, __global STORAGE(T) *gates
         return;
 #endif
     PUT_ACC(states, H_STATE(odd + 1, dir) + state, inside(h, left));
-    put(y, row * s.dirs * s.hidden + dir * s.hidden + u, left, h);
 #if CELL == 2
     PUT_ACC(states, C_STATE(dir) + state, inside(in.c, left));
 #endif
-#if TRAINING && CELL >= 2
-    for (int g = 0; g < GATES; g++)
-        put(gates, at + g * s.hidden, left, in.x[g]);
-    put(cells, (dir * s.rows + row) * s.hidden + u, left, CELL == 2 ? in.c : r[GATES - 1]);
-#endif
+    keep_forward(in.x, r, h, in.c, gates, y, cells, s, dir, row, u);
 }
 
 static inline void step_forward(V *r, __global STORAGE(T) *gates, __global const STORAGE(T) *x_bias,
@@ -241,17 +263,16 @@ typedef struct {
     V dh, gate[GATES], before, kept, dc, y;
 } mx_backward;
 
-/* VEC units from u on. */
-static inline mx_backward read_backward(__global const STORAGE(T) *dy, __global const STORAGE(T) *y,
-                                        __global const STORAGE(T) *gates, __global const STORAGE(T) *cells,
-                                        __global const STORAGE(T) *first, __global const int *table,
-                                        __global const ACC *states, const mx_rnn s, long dir, long t, long rank,
-                                        long row, long u)
+/* VEC units from u on, without dh and dc of the steps that came later. */
+static inline mx_backward read_row(__global const STORAGE(T) *dy, __global const STORAGE(T) *y,
+                                   __global const STORAGE(T) *gates, __global const STORAGE(T) *cells,
+                                   __global const STORAGE(T) *first, __global const int *table, const mx_rnn s, long dir,
+                                   long t, long rank, long row, long u)
 {
-    const long left = s.hidden - u, at = (dir * s.rows + row) * GATES * s.hidden + u, state = rank * s.padded + u;
+    const long left = s.hidden - u, at = (dir * s.rows + row) * GATES * s.hidden + u;
     const long place = row * s.dirs * s.hidden + dir * s.hidden + u, before_t = dir ? t + 1 : t - 1;
     mx_backward in;
-    in.dh = get(dy, place, left) + GET_ACC(states, DH_STATE(dir) + state);
+    in.dh = get(dy, place, left);
 #if CELL >= 2
     for (int g = 0; g < GATES; g++)
         in.gate[g] = get(gates, at + g * s.hidden, left);
@@ -269,45 +290,71 @@ static inline mx_backward read_backward(__global const STORAGE(T) *dy, __global 
 #else
     in.y = get(y, place, left);
 #endif
+    return in;
+}
+
+static inline mx_backward read_backward(__global const STORAGE(T) *dy, __global const STORAGE(T) *y,
+                                        __global const STORAGE(T) *gates, __global const STORAGE(T) *cells,
+                                        __global const STORAGE(T) *first, __global const int *table,
+                                        __global const ACC *states, const mx_rnn s, long dir, long t, long rank,
+                                        long row, long u)
+{
+    mx_backward in = read_row(dy, y, gates, cells, first, table, s, dir, t, rank, row, u);
+    in.dh += GET_ACC(states, DH_STATE(dir) + rank * s.padded + u);
 #if CELL == 2
-    in.dc = GET_ACC(states, DC_STATE(dir) + state);
+    in.dc = GET_ACC(states, DC_STATE(dir) + rank * s.padded + u);
 #endif
     return in;
+}
+
+/* The gradients of r of dh, and what else goes to dh of the step before, `direct`, and to its dc; of GRU `more` is the
+ * gradient of n's r, and delta[2] that of its x. */
+static inline void cell_backward(const mx_backward *in, V dh, V *delta, V *direct, V *more)
+{
+    const V *gate = in->gate;
+    *direct = *more = (V)0;
+#if CELL == 2
+    const V tc = mx_tanh(in->kept), dc = in->dc + dh * gate[2] * (1 - tc * tc);
+    delta[0] = dc * gate[3] * gate[0] * (1 - gate[0]);
+    delta[1] = dc * in->before * gate[1] * (1 - gate[1]);
+    delta[2] = dh * tc * gate[2] * (1 - gate[2]);
+    delta[3] = dc * gate[0] * (1 - gate[3] * gate[3]);
+    *more = dc * gate[1];
+#elif CELL == 3
+    delta[0] = dh * (in->before - gate[2]) * gate[0] * (1 - gate[0]);
+    delta[2] = dh * (1 - gate[0]) * (1 - gate[2] * gate[2]);
+    delta[1] = delta[2] * in->kept * gate[1] * (1 - gate[1]);
+    *more = delta[2] * gate[1];
+    *direct = dh * gate[0];
+#else
+    delta[0] = CELL == 0 ? (in->y > 0 ? dh : (V)0) : dh * (1 - in->y * in->y);
+#endif
+}
+
+static inline void keep_backward(const V *delta, V more, __global STORAGE(T) *deltas, __global STORAGE(T) *inner,
+                                 const mx_rnn s, long dir, long row, long u)
+{
+    for (int g = 0; g < GATES; g++)
+        put(deltas, (dir * s.rows + row) * GATES * s.hidden + g * s.hidden + u, s.hidden - u, delta[g]);
+#if CELL == 3
+    put(inner, (dir * s.rows + row) * s.hidden + u, s.hidden - u, more);
+#endif
 }
 
 /* The step; dh is what the products of the step after it add to its gradient. */
 static inline void write_backward(mx_backward in, V dh, __global STORAGE(T) *deltas, __global STORAGE(T) *inner,
                                   __global ACC *states, const mx_rnn s, long dir, long rank, long row, long u, int odd)
 {
-    const long left = s.hidden - u, at = (dir * s.rows + row) * GATES * s.hidden + u, state = rank * s.padded + u;
+    const long left = s.hidden - u, state = rank * s.padded + u;
     const long new_row = DELTA_STATE(odd + 1, dir) + rank * DELTA_ROW + u;
-    const V *gate = in.gate;
-    V delta[GATES], direct = (V)0, more = (V)0;
-    dh += in.dh;
-#if CELL == 2
-    const V tc = mx_tanh(in.kept), dc = in.dc + dh * gate[2] * (1 - tc * tc);
-    delta[0] = dc * gate[3] * gate[0] * (1 - gate[0]);
-    delta[1] = dc * in.before * gate[1] * (1 - gate[1]);
-    delta[2] = dh * tc * gate[2] * (1 - gate[2]);
-    delta[3] = dc * gate[0] * (1 - gate[3] * gate[3]);
-    more = dc * gate[1];
-#elif CELL == 3
-    delta[0] = dh * (in.before - gate[2]) * gate[0] * (1 - gate[0]);
-    delta[2] = dh * (1 - gate[0]) * (1 - gate[2] * gate[2]);
-    delta[1] = delta[2] * in.kept * gate[1] * (1 - gate[1]);
-    more = delta[2] * gate[1];
-    direct = dh * gate[0];
-#else
-    delta[0] = CELL == 0 ? (in.y > 0 ? dh : (V)0) : dh * (1 - in.y * in.y);
-#endif
+    V delta[GATES], direct, more;
+    cell_backward(&in, in.dh + dh, delta, &direct, &more);
 #if VEC == 1
     if (left <= 0)
         return;
 #endif
-    for (int g = 0; g < GATES; g++)
-        put(deltas, at + g * s.hidden, left, delta[g]);
+    keep_backward(delta, more, deltas, inner, s, dir, row, u);
 #if CELL == 3
-    put(inner, (dir * s.rows + row) * s.hidden + u, left, more);
     delta[2] = more;
 #endif
     for (int g = 0; g < GATES; g++)

@@ -28,14 +28,6 @@ from miopyx.values._types cimport (
 )
 from ._common cimport TOKENS, HostLayer, OpenCLLayer
 
-cdef extern from "layers/rnn_args.h":
-    ctypedef struct mx_rnn:
-        int64_t hidden, padded
-        int64_t dirs, batch, steps, rows
-        int64_t first
-        int64_t input
-        int64_t outer[2]
-
 cdef enum:
     ALIGNED = 256              # bytes, of regions of the workspace
     LAUNCH_FLOPS = 1 << 21     # that a core of a CPU does while a launch begins and ends
@@ -93,15 +85,6 @@ cdef tuple _place(int slot, int64_t offset=0):
 
 cdef class RNNOffer(Offer):
     """What runs in which order: steps, and parts, which become steps when their solutions are known."""
-
-    cdef const mx_rnn_problem* p
-    cdef mx_rnn s
-    cdef list prepared                   # steps that read the parameters alone
-    cdef list items
-    cdef int64_t room                    # bytes of workspace, without those of parts
-    cdef int64_t size, acc               # bytes of an element, of a number in the workspace
-    cdef int64_t gates, lines
-    cdef int64_t states                  # in the workspace
 
     def __init__(self, Solver solver not None, Device device not None, Problem problem not None):
         Offer.__init__(self, solver, device, problem)
@@ -327,54 +310,76 @@ cdef class RNNOffer(Offer):
         grid[0], grid[1], grid[2] = ceil_div(p.batch, rows), ceil_div(p.hidden, per * lanes), slices * lanes
         return 0
 
-    cdef int64_t _behind(self, dict defines) except -1:
-        """Numbers behind the states that groups of a GPU read, and drop."""
-        return 0 if self.device.is_cpu else defines["ROWS"] * self.gates * self.s.padded
-
-    cdef tuple _panels(self, dict defines, const int64_t* grid, bint backward):
-        """A region for the state's matrices as panels."""
+    cdef int _prepare(self, bint backward) except -1:
+        """Decide how the steps run, and give their states room."""
         cdef const mx_rnn_problem* p = self.p
-        cdef int64_t units = defines["UNITS"], depth = self.s.padded * (self.gates if backward else 1)
-        cdef int64_t lanes = defines["VEC"] if self.device.is_cpu else 1
+        cdef int64_t behind = 0  # numbers that groups of a GPU read, and drop
+        self.defines = self._shape(backward, self.grid)
+        if backward:
+            self.defines["HAS_FIRST"] = int(rnn_has(p, RNN_CX if p.mode == RNN_LSTM else RNN_HX))
+        if not self.device.is_cpu:
+            behind = self.defines["ROWS"] * self.gates * self.s.padded
+        self.states = <int64_t> self._space((((2 * self.gates + 2 if backward else 3) * p.dirs * p.batch * self.s.padded)
+                                             + behind) * self.acc)[1]
+        return 0
+
+    cdef tuple _panels(self, bint backward):
+        """A region for the state's matrices as the steps' kernel reads them."""
+        cdef const mx_rnn_problem* p = self.p
+        cdef int64_t units = self.defines["UNITS"], depth = self.s.padded * (self.gates if backward else 1)
+        cdef int64_t lanes = self.defines["VEC"] if self.device.is_cpu else 1
         return self._space(p.dirs * ceil_div(p.hidden, units * lanes) * units * lanes * depth
                            * (1 if backward else self.gates) * self.acc)
 
-    cdef Step _pack(self, int64_t layer, dict defines, const int64_t* grid, tuple panels):
+    cdef Step _pack(self, int64_t layer, tuple panels):
         cdef int64_t w = rnn_matrix(self.p, layer, 0, True) * self.size, local, groups
         cdef str file = "layers/rnn_cpu.cl" if self.device.is_cpu else "layers/rnn_gpu.cl"
-        local = grid[2]
+        local = self.grid[2]
         groups = (SHARES * self.device.compute_units if self.device.is_cpu else
                   ceil_div(self.p.dirs * self.lines * self.p.hidden, local))
-        return Step(KernelSpec(file, "rnn_pack", **defines),
+        return Step(KernelSpec(file, "rnn_pack", **self.defines),
                     (self._arg(_place(RNN_W, w), self.size), self._arg(panels, self.acc),
                      struct_arg(&self.s, sizeof(mx_rnn))), (groups * local,), (local,))
 
-    cdef int _run(self, str entry, dict defines, const int64_t* grid, tuple args) except -1:
+    cdef int _run(self, str entry, tuple args) except -1:
         """All steps of a layer: one launch where groups do not need each other's results, else a launch a step."""
         cdef KernelSpec spec = KernelSpec("layers/rnn_cpu.cl" if self.device.is_cpu else "layers/rnn_gpu.cl", entry,
-                                          **defines)
+                                          **self.defines)
         cdef int steps = <int> self.p.steps
-        cdef tuple sizes = (grid[0] * grid[2], grid[1], self.p.dirs), local = (grid[2], 1, 1)
-        if self.device.is_cpu and grid[1] == 1:
+        cdef tuple sizes = (self.grid[0] * self.grid[2], self.grid[1], self.p.dirs), local = (self.grid[2], 1, 1)
+        if self.device.is_cpu and self.grid[1] == 1:
             self.items.append(Step(spec, (*args, Arg.int32(0), Arg.int32(steps)), sizes, local))
         else:
             self.items.append(Step(spec, (*args, Arg.turn(), Arg.int32(1)), sizes, local, steps))
         return 0
 
+    cdef Arg _kept(self, tuple place):
+        """What is not there is not touched: the workspace stands in for it."""
+        return Arg.slot_of(SLOT_WORKSPACE, self.size) if place is None else self._arg(place, self.size)
+
+    cdef int _steps_forward(self, tuple panels, tuple gates, tuple x_bias, tuple r_bias, tuple output,
+                            tuple kept) except -1:
+        """All steps of a layer, its first and last states included."""
+        self._begin("rnn_begin", RNN_HX, RNN_CX)
+        self._run("rnn_forward", (
+            self._arg(gates, self.size), self._arg(panels, self.acc),
+            Arg.slot_of(SLOT_WORKSPACE, self.acc, self.states), self._arg(x_bias, self.size),
+            self._arg(r_bias, self.size), self._arg(output, self.size), self._kept(kept), self._table(),
+            struct_arg(&self.s, sizeof(mx_rnn))))
+        if rnn_has(self.p, RNN_HY) or rnn_has(self.p, RNN_CY):
+            self._begin("rnn_end", RNN_HY, RNN_CY)
+        return 0
+
     cdef int _forward(self) except -1:
         cdef const mx_rnn_problem* p = self.p
         cdef rnn_layer_t at
-        cdef int64_t[3] grid
         cdef int64_t layer, direction, cells = p.rows * p.dirs * p.hidden * self.size
         cdef int64_t first_bias = rnn_bias(p, 0, 0, False)
-        cdef dict defines = self._shape(False, grid)
-        cdef tuple gates, output, below, bias = _place(SLOT_WORKSPACE), panels, spaces = ()
-        cdef Arg stand_in = Arg.slot_of(SLOT_WORKSPACE, self.size)
+        cdef tuple gates, output, below, bias = _place(SLOT_WORKSPACE), panels, spaces = (), kept
         if p.bias:
             bias = self._space(2 * p.layers * p.dirs * self.lines * self.size)
             self._copy(_place(RNN_W, first_bias * self.size), bias, 2 * p.layers * p.dirs * self.lines, self.prepared)
-        self.states = <int64_t> self._space((3 * p.dirs * p.batch * self.s.padded
-                                             + self._behind(defines)) * self.acc)[1]
+        self._prepare(False)
         below = self._gathered(RNN_X, p.input)
         if not p.training:
             gates = self._space(cells * self.gates)
@@ -382,8 +387,8 @@ cdef class RNNOffer(Offer):
                 spaces = (self._space(cells), self._space(cells))
         for layer in range(p.layers):
             self.s.first, self.s.input = layer * p.dirs, rnn_width(p, layer)
-            panels = self._panels(defines, grid, False)
-            self.prepared.append(self._pack(layer, defines, grid, panels))
+            panels = self._panels(False)
+            self.prepared.append(self._pack(layer, panels))
             if p.training:
                 rnn_reserve(p, layer, &at)
                 gates = _place(RNN_RESERVE, at.gates)
@@ -402,74 +407,67 @@ cdef class RNNOffer(Offer):
                     self._product(MX_FORWARD, below, self.s.input,
                                   _place(RNN_W, rnn_matrix(p, layer, direction, False) * self.size),
                                   self._moved(gates, direction * p.rows * self.lines * self.size), self.lines, 0)
-            self._begin("rnn_begin", RNN_HX, RNN_CX)
-            cells_arg = stand_in
+            kept = None
             if p.training and self.gates > 1:
-                cells_arg = Arg.slot_of(RNN_RESERVE, self.size, at.cells if p.mode == RNN_LSTM else at.hidden)
-            self._run("rnn_forward", defines, grid, (
-                self._arg(gates, self.size), self._arg(panels, self.acc),
-                Arg.slot_of(SLOT_WORKSPACE, self.acc, self.states),
-                self._arg(self._moved(bias, (rnn_bias(p, layer, 0, False) - first_bias) * self.size if p.bias else 0),
-                          self.size),
-                self._arg(self._moved(bias, (rnn_bias(p, layer, 0, True) - first_bias) * self.size if p.bias else 0),
-                          self.size),
-                self._arg(output, self.size), cells_arg, self._table(), struct_arg(&self.s, sizeof(mx_rnn))))
-            if rnn_has(p, RNN_HY) or rnn_has(p, RNN_CY):
-                self._begin("rnn_end", RNN_HY, RNN_CY)
+                kept = _place(RNN_RESERVE, at.cells if p.mode == RNN_LSTM else at.hidden)
+            self._steps_forward(
+                panels, gates,
+                self._moved(bias, (rnn_bias(p, layer, 0, False) - first_bias) * self.size if p.bias else 0),
+                self._moved(bias, (rnn_bias(p, layer, 0, True) - first_bias) * self.size if p.bias else 0), output, kept)
             below = output
             if p.dropout > 0 and layer < p.layers - 1:
                 below = _place(RNN_RESERVE, at.dropped)
                 self._dropout(MX_DROPOUT_FORWARD, output, below, _place(RNN_RESERVE, at.mask))
         return self._scatter(output, RNN_Y, p.dirs * p.hidden)
 
+    cdef int _steps_backward(self, tuple panels, tuple dy, tuple y, tuple gates, tuple cells, tuple deltas,
+                             tuple inner) except -1:
+        """All steps of a layer backward, the gradients of its first and last states included."""
+        cdef const mx_rnn_problem* p = self.p
+        cdef int first = RNN_CX if p.mode == RNN_LSTM else RNN_HX
+        self._begin("rnn_backward_begin", RNN_HY, RNN_CY)
+        self._run("rnn_backward", (
+            self._arg(dy, self.size), self._arg(y, self.size), self._kept(gates), self._kept(cells),
+            self._arg(deltas, self.size), self._kept(inner), self._given(first), self._arg(panels, self.acc),
+            Arg.slot_of(SLOT_WORKSPACE, self.acc, self.states), self._table(), struct_arg(&self.s, sizeof(mx_rnn))))
+        if rnn_has(p, RNN_DHX):
+            self.items.append(Step(
+                KernelSpec("layers/rnn_cpu.cl" if self.device.is_cpu else "layers/rnn_gpu.cl", "rnn_backward_end",
+                           **self.defines),
+                (Arg.slot_of(RNN_DHX, self.size), self._arg(panels, self.acc),
+                 Arg.slot_of(SLOT_WORKSPACE, self.acc, self.states), self._table(), struct_arg(&self.s, sizeof(mx_rnn))),
+                (self.grid[0] * self.grid[2], self.grid[1], p.dirs), (self.grid[2], 1, 1)))
+        if rnn_has(p, RNN_DCX):
+            self.items.append(self._move(
+                "rnn_backward_cells", (Arg.slot_of(RNN_DCX, self.size), Arg.slot_of(SLOT_WORKSPACE, self.acc, self.states),
+                                       self._table(), struct_arg(&self.s, sizeof(mx_rnn))),
+                p.dirs * p.batch * p.hidden, {}))
+        return 0
+
     cdef int _backward_data(self) except -1:
         cdef const mx_rnn_problem* p = self.p
         cdef rnn_layer_t at, under
-        cdef int64_t[3] grid
         cdef int64_t layer, direction, width = p.dirs * p.hidden
-        cdef dict defines = self._shape(True, grid), end
-        cdef int first = RNN_CX if p.mode == RNN_LSTM else RNN_HX
-        cdef tuple y, output, above, panels, spaces = ()
-        cdef Arg stand_in = Arg.slot_of(SLOT_WORKSPACE, self.size), gates, cells, inner
-        defines["HAS_FIRST"] = int(rnn_has(p, first))
-        end = dict(defines)
-        self.states = <int64_t> self._space(((2 * self.gates + 2) * p.dirs * p.batch * self.s.padded
-                                             + self._behind(defines)) * self.acc)[1]
+        cdef tuple y, output, above, panels, spaces = (), gates, cells, inner
+        self._prepare(True)
         above = self._gathered(RNN_DY, width)
         y = self._gathered(RNN_Y, width) if p.mode != RNN_LSTM else _place(SLOT_WORKSPACE)
         if p.layers > 1:
             spaces = (self._space(p.rows * width * self.size), self._space(p.rows * width * self.size))
-        panels = self._panels(defines, grid, True)
+        panels = self._panels(True)
         for layer in range(p.layers - 1, -1, -1):
             self.s.first, self.s.input = layer * p.dirs, rnn_width(p, layer)
             rnn_reserve(p, layer, &at)
             if layer < p.layers - 1:
                 y = _place(RNN_RESERVE, at.output)
-            gates = cells = inner = stand_in
+            gates = cells = inner = None
             if self.gates > 1:
-                gates = Arg.slot_of(RNN_RESERVE, self.size, at.gates)
-                cells = Arg.slot_of(RNN_RESERVE, self.size, at.cells if p.mode == RNN_LSTM else at.hidden)
+                gates = _place(RNN_RESERVE, at.gates)
+                cells = _place(RNN_RESERVE, at.cells if p.mode == RNN_LSTM else at.hidden)
             if p.mode == RNN_GRU:
-                inner = Arg.slot_of(RNN_RESERVE, self.size, at.hidden_deltas)
-            self.items.append(self._pack(layer, defines, grid, panels))
-            self._begin("rnn_backward_begin", RNN_HY, RNN_CY)
-            self._run("rnn_backward", defines, grid, (
-                self._arg(above, self.size), self._arg(y, self.size), gates, cells,
-                Arg.slot_of(RNN_RESERVE, self.size, at.deltas), inner, self._given(first),
-                self._arg(panels, self.acc), Arg.slot_of(SLOT_WORKSPACE, self.acc, self.states), self._table(),
-                struct_arg(&self.s, sizeof(mx_rnn))))
-            if rnn_has(p, RNN_DHX):
-                self.items.append(Step(
-                    KernelSpec("layers/rnn_cpu.cl" if self.device.is_cpu else "layers/rnn_gpu.cl", "rnn_backward_end",
-                               **end),
-                    (Arg.slot_of(RNN_DHX, self.size), self._arg(panels, self.acc),
-                     Arg.slot_of(SLOT_WORKSPACE, self.acc, self.states), self._table(),
-                     struct_arg(&self.s, sizeof(mx_rnn))), (grid[0] * grid[2], grid[1], p.dirs), (grid[2], 1, 1)))
-            if rnn_has(p, RNN_DCX):
-                self.items.append(self._move(
-                    "rnn_backward_cells", (Arg.slot_of(RNN_DCX, self.size),
-                                           Arg.slot_of(SLOT_WORKSPACE, self.acc, self.states), self._table(),
-                                           struct_arg(&self.s, sizeof(mx_rnn))), p.dirs * p.batch * p.hidden, {}))
+                inner = _place(RNN_RESERVE, at.hidden_deltas)
+            self.items.append(self._pack(layer, panels))
+            self._steps_backward(panels, above, y, gates, cells, _place(RNN_RESERVE, at.deltas), inner)
             output = self._ungathered(RNN_DX, p.input) if layer == 0 else spaces[layer % 2]
             if layer == 0 and p.skip:
                 self.items.append(self._move(

@@ -1,0 +1,209 @@
+"""Recurrent layers on NVIDIA's tensor cores: all steps of a layer in one launch."""
+
+from libc.stdint cimport int64_t
+
+from miopyx._core cimport SLOT_WORKSPACE, Arg, Device, KernelSpec, Offer, Problem, Solver, Step, struct_arg
+from miopyx.problem._rnn cimport (
+    RNN_CX, RNN_CY, RNN_DCX, RNN_DHX, RNN_HX, RNN_HY, RNN_LSTM, RNN_W, RNNProblem, rnn_gates, rnn_has, rnn_matrix,
+)
+from miopyx.solvers.conv.nvidia._common cimport has_wgmma
+from miopyx.values._integers cimport ceil_div, up
+from miopyx.values._types cimport MX_DOUBLE, MX_FLOAT, MX_RNN_BACKWARD_DATA, MX_RNN_FORWARD, mx_rnn_problem
+from ._common cimport OpenCLLayer
+from ._rnn cimport RNNOffer, mx_rnn
+
+cdef enum:
+    PIECE = 16                 # bytes that a work-item sends at once
+    SEGMENT = 4                # pieces of k that a warp takes at once
+    LOCAL = 222 << 10          # bytes of local memory of a group
+    REGISTERS = 1 << 16        # of all work-items of a group
+    MOST_REGISTERS = 255       # of one
+    OTHERS = 36                # registers that hold no number of the layer's
+    LONGEST = 1 << 14          # units, which products of them keep within 32 bits
+    # Cycles of a step, by which teams are compared.  From PTX's throughputs, and what was measured on an H200.
+    STEP = 300                 # of cells
+    MMA = 6                    # of a product of a warp
+    LATENCY = 33               # of one that waits for the one before
+    LOCAL_RATE = 128           # bytes of local memory in one
+    MEMORY_RATE = 48           # bytes that a group reads from global memory
+    CLUSTER_RATE = 32          # bytes that it sends to a cluster
+    CLUSTER_STEP = 700         # until a cluster has what was sent
+    MEMORY_STEP = 2200         # until a team that is none has
+
+# How a layer is shared out, as layers/rnn_nvidia.cl has it.
+cdef struct shape_t:
+    int64_t team, units, seqs, wm, ks, kept, fragments
+    bint cluster
+    double cycles              # 0 where there is none
+
+cdef int64_t _only_team = 0, _only_seqs = 0
+cdef int _only_cluster = -1
+
+
+def only_teams(int64_t team=0, int64_t seqs=0, int cluster=-1):
+    """Take teams of so many groups and sequences alone, as a cluster or not; for tests.  No argument: any."""
+    global _only_team, _only_seqs, _only_cluster
+    _only_team, _only_seqs, _only_cluster = team, seqs, cluster
+
+
+cdef int _compare(shape_t* best, shape_t at, const mx_rnn_problem* p, int64_t cores, bint backward) noexcept nogil:
+    """Take `at` for `best` where it fits and is faster; wm, ks and kept are chosen here."""
+    cdef int64_t size = 4 if p.x.type == MX_FLOAT else 2, parts = 2 if p.x.type == MX_FLOAT else 1
+    cdef int64_t products = 3 if p.x.type == MX_FLOAT else 1, gates = rnn_gates(p.mode), nt = at.seqs // 8
+    cdef int64_t rows = at.units * (1 if backward else gates), tiles = ceil_div(rows, 16)
+    cdef int64_t pieces = at.units * (gates if backward else 1) * size // PIECE, line = at.team * pieces
+    cdef int64_t segments = ceil_div(line, SEGMENT), blocks = ceil_div(p.batch, at.seqs) * p.dirs
+    cdef int64_t warps = 4, mt, sp, group, pairs, others, stored, lines, local, at_once
+    cdef bint direct
+    cdef double busy, wait, waves
+    at_once = max(1, cores // at.team)
+    if at.cluster and at.team > 1:
+        at_once = max(1, at_once - at_once // 8)     # clusters do not cross the border of a GPC
+    elif at.team > 1 and blocks > at_once:
+        return 0
+    waves = ceil_div(blocks, at_once)
+    while warps <= 16:
+        at.wm = 1
+        while at.wm <= warps:
+            at.ks = warps // at.wm
+            mt, sp, group = ceil_div(tiles, at.wm), ceil_div(segments, at.ks), 32 * warps
+            at.fragments = mt * sp * 2 * parts
+            pairs = ceil_div(at.units * at.seqs, group)
+            others = OTHERS + 4 * (mt * nt + nt * parts) + pairs * (4 * gates + 4)
+            at.kept = (min(REGISTERS // group, MOST_REGISTERS) - others) // 4
+            at.kept = min(at.kept, at.fragments)
+            stored = at.fragments - at.kept
+            direct = at.team > 1 and not at.cluster and at.wm == 1
+            lines = 0 if direct else 2 if at.cluster and at.team > 1 else 1
+            local = (lines * at.seqs * (segments * SEGMENT + SEGMENT) * PIECE + at.seqs * pieces * PIECE
+                     + at.ks * at.seqs * (tiles * 16 + 4) * 4 + stored * group * 16)
+            if at.kept >= 1 and local <= LOCAL and mt * nt <= 16 and (at.wm == 1 or tiles > at.wm // 2):
+                busy = ((0 if direct else at.wm * at.seqs * line * PIECE) + 2 * at.ks * rows * at.seqs * 4
+                        + stored * group * 16) / <double> LOCAL_RATE
+                wait = max(warps // 4 * mt * sp * 2 * nt * products * MMA, sp * 2 * products * LATENCY)
+                at.cycles = busy + wait + STEP * (1 + 0.5 * pairs) + 12 * warps
+                if at.team > 1 and at.cluster:
+                    at.cycles += CLUSTER_STEP + at.seqs * line * PIECE / <double> CLUSTER_RATE
+                elif at.team > 1:
+                    at.cycles += MEMORY_STEP + at.seqs * line * PIECE / <double> MEMORY_RATE
+                at.cycles *= waves
+                if best.cycles == 0 or at.cycles < best.cycles:
+                    best[0] = at
+            at.wm *= 2
+        warps *= 2
+    return 0
+
+
+cdef shape_t team_shape(const mx_rnn_problem* p, int64_t cores, bint backward) noexcept:
+    """The fastest team; its cycles are 0 where no team can hold the state's matrix."""
+    cdef shape_t best, at
+    cdef int64_t step = PIECE // (4 if p.x.type == MX_FLOAT else 2), teams = 1
+    best.cycles = 0
+    at.seqs = 8
+    while at.seqs <= 32:
+        if at.seqs > 8 and at.seqs >= 2 * p.batch and _only_seqs == 0:
+            break
+        if _only_seqs in (0, at.seqs):
+            at.team, at.cluster = 1, True
+            while at.team <= 16 and _only_cluster != 0:
+                at.units = up(ceil_div(p.hidden, at.team), step)
+                if (_only_team in (0, at.team) and (at.team - 1) * at.units < p.hidden):
+                    _compare(&best, at, p, cores, backward)
+                at.team *= 2
+            at.cluster, at.units = False, step
+            while at.units < p.hidden and _only_cluster != 1:
+                at.team = ceil_div(p.hidden, at.units)
+                if at.team <= cores and _only_team in (0, at.team):
+                    _compare(&best, at, p, cores, backward)
+                at.units += step
+        at.seqs *= 2
+    return best
+
+
+cdef class NvRNN(OpenCLLayer):
+    """All steps of a layer in one launch, by teams of groups that keep the state's matrix."""
+
+    def __cinit__(self):
+        self.id, self.name, self.assembly = 1294, "NvRNN", True
+
+    cpdef str why_not(self, Device dev, Problem problem):
+        cdef const mx_rnn_problem* p = &(<RNNProblem> problem).c
+        if not has_wgmma(dev) or dev.info.cuda < 0:
+            return "needs clusters of Hopper's, which CUDA's driver launches"
+        if p.layers == 0 or p.what not in (MX_RNN_FORWARD, MX_RNN_BACKWARD_DATA):
+            return "has no steps"
+        if p.x.type == MX_DOUBLE:
+            return "no tensor cores for double precision"
+        if p.hidden > LONGEST or p.rows * p.dirs * 4 * p.hidden >= 1 << 31:
+            return "tensors are too large for 32-bit offsets"
+        if team_shape(p, dev.compute_units, p.what == MX_RNN_BACKWARD_DATA).cycles == 0:
+            return "the state's matrix does not fit the registers and local memory of a team"
+        return None
+
+    cpdef object offer(self, Device dev, Problem problem):
+        cdef str why = self.why_not(dev, problem)
+        return why if why is not None else TeamOffer(self, dev, problem)
+
+
+cdef class TeamOffer(RNNOffer):
+    """Layers whose steps are one launch."""
+
+    cdef shape_t shape
+    cdef int64_t blocks, passed, counters, layers_done
+
+    cdef int _prepare(self, bint backward) except -1:
+        cdef const mx_rnn_problem* p = self.p
+        cdef shape_t at = team_shape(p, self.device.compute_units, backward)
+        cdef int64_t line, gates = rnn_gates(p.mode)
+        cdef tuple h = (RNN_HX, RNN_CX, RNN_HY, RNN_CY) if not backward else (RNN_HY, RNN_CY, RNN_DHX, RNN_DCX)
+        self.shape, self.layers_done = at, 0
+        self.blocks = ceil_div(p.batch, at.seqs) * p.dirs
+        self.defines = self._defines()
+        self.defines.update(
+            HIDDEN=p.hidden, UNITS=at.units, TEAM=at.team, CLUSTER=int(at.cluster), SEQS=at.seqs, WM=at.wm, KS=at.ks,
+            KEPT=at.kept, BACKWARD=int(backward), HAS_H=int(rnn_has(p, h[0])), HAS_C=int(rnn_has(p, h[1])),
+            TO_H=int(rnn_has(p, h[2])), TO_C=int(rnn_has(p, h[3])))
+        if backward:
+            self.defines["HAS_FIRST"] = int(rnn_has(p, RNN_CX if p.mode == RNN_LSTM else RNN_HX))
+        if at.team > 1 and not at.cluster:
+            line = at.team * at.units * (gates if backward else 1) * self.size
+            self.passed = <int64_t> self._space(self.blocks * 2 * at.seqs * line)[1]
+            self.counters = <int64_t> self._space(p.layers * self.blocks * 4)[1]
+            self.items.append(Step(KernelSpec("layers/rnn_nvidia.cl", "team_clear", **self.defines),
+                                   (Arg.slot_of(SLOT_WORKSPACE, 4, self.counters),
+                                    Arg.int32(<int> (p.layers * self.blocks))), (256,), (256,)))
+        return 0
+
+    cdef tuple _panels(self, bint backward):
+        return self._space(self.p.dirs * self.shape.team * self.shape.wm * self.shape.ks * self.shape.fragments * 32 * 16)
+
+    cdef Step _pack(self, int64_t layer, tuple panels):
+        cdef int64_t groups = ceil_div(self.p.dirs * self.lines * self.p.hidden, 8 * 256)
+        return Step(KernelSpec("layers/rnn_nvidia.cl", "team_pack", **self.defines),
+                    (Arg.slot_of(RNN_W, self.size, rnn_matrix(self.p, layer, 0, True) * self.size),
+                     self._arg(panels, 4), struct_arg(&self.s, sizeof(mx_rnn))), (groups * 256,), (256,))
+
+    cdef int _launch(self, str entry, tuple args, tuple panels) except -1:
+        cdef int64_t group = 32 * self.shape.wm * self.shape.ks
+        args = (*args, self._arg(panels, 4), Arg.slot_of(SLOT_WORKSPACE, 4, self.passed),
+                Arg.slot_of(SLOT_WORKSPACE, 4, self.counters + 4 * self.layers_done * self.blocks), self._table(),
+                struct_arg(&self.s, sizeof(mx_rnn)))
+        self.layers_done += 1
+        self.items.append(Step(KernelSpec("layers/rnn_nvidia.cl", entry, **self.defines), args,
+                               (self.shape.team * group, self.blocks // self.p.dirs, self.p.dirs), (group, 1, 1)))
+        return 0
+
+    cdef int _steps_forward(self, tuple panels, tuple gates, tuple x_bias, tuple r_bias, tuple output,
+                            tuple kept) except -1:
+        return self._launch("team_forward", (
+            self._arg(gates, self.size), self._arg(x_bias, self.size), self._arg(r_bias, self.size),
+            self._arg(output, self.size), self._kept(kept), self._given(RNN_HX), self._given(RNN_CX),
+            self._given(RNN_HY), self._given(RNN_CY)), panels)
+
+    cdef int _steps_backward(self, tuple panels, tuple dy, tuple y, tuple gates, tuple cells, tuple deltas,
+                             tuple inner) except -1:
+        return self._launch("team_backward", (
+            self._arg(dy, self.size), self._arg(y, self.size), self._kept(gates), self._kept(cells),
+            self._arg(deltas, self.size), self._kept(inner),
+            self._given(RNN_CX if self.p.mode == RNN_LSTM else RNN_HX), self._given(RNN_HY), self._given(RNN_CY),
+            self._given(RNN_DHX), self._given(RNN_DCX)), panels)

@@ -92,12 +92,10 @@ def first_applicable(handle: Handle, problem: Problem) -> Invoker:
 
 
 def workspace(handle: Handle, problem: Problem) -> int:
-    """Return the bytes that `first_applicable`'s first choice needs; no program is built."""
-    for solver in registry.others(problem):
-        offer = solver.offer(handle.device, problem)
-        if not isinstance(offer, str):
-            return _with_parts(handle, offer).solution().workspace
-    return 0
+    """Return the bytes that are enough for whatever `first_applicable` takes; no program is built."""
+    offers = [solver.offer(handle.device, problem) for solver in registry.others(problem)]
+    return max([_with_parts(handle, offer).solution().workspace for offer in offers if not isinstance(offer, str)],
+               default=0)
 
 
 def _with_parts(handle: Handle, offer: Offer) -> Offer:

@@ -58,6 +58,7 @@ cdef struct cuda_table:
     int32_t (*cuLaunchKernel)(void*, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, void*,
                               void**, void**) noexcept nogil
     int32_t (*cuLaunchKernelEx)(const launch_config*, void*, void**, void**) noexcept nogil
+    int32_t (*cuOccupancyMaxActiveClusters)(int32_t*, void*, const launch_config*) noexcept nogil
     int32_t (*cuFuncSetAttribute)(void*, int32_t, int32_t) noexcept nogil
     int32_t (*cuPointerGetAttributes)(uint32_t, int32_t*, void**, uint64_t) noexcept nogil
 

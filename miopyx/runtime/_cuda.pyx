@@ -47,7 +47,8 @@ ENTRY_POINTS = (
     b"cuEventCreate", b"cuEventRecord", b"cuEventSynchronize", b"cuEventElapsedTime",
     b"cuEventDestroy_v2", b"cuMemAlloc_v2", b"cuMemFree_v2", b"cuMemsetD8Async", b"cuMemcpyHtoDAsync_v2",
     b"cuMemcpyDtoHAsync_v2", b"cuModuleLoadDataEx", b"cuModuleUnload", b"cuModuleGetFunction", b"cuFuncGetAttribute",
-    b"cuLaunchKernel", b"cuLaunchKernelEx", b"cuFuncSetAttribute", b"cuPointerGetAttributes",
+    b"cuLaunchKernel", b"cuLaunchKernelEx", b"cuOccupancyMaxActiveClusters",
+    b"cuFuncSetAttribute", b"cuPointerGetAttributes",
 )
 assert len(ENTRY_POINTS) * sizeof(void*) == sizeof(cuda_table)
 
@@ -509,6 +510,7 @@ cdef class Program(Contract):
         cdef kernel_t* kernel
         cdef bint pushed
         cdef Py_ssize_t i, at = 0
+        cdef int32_t clusters = 1
         found = self.entries.get(name.decode())
         if found is None:
             raise UnknownError("the program has no such kernel", "kernel", name.decode(), ", ".join(self.entries))
@@ -536,10 +538,12 @@ cdef class Program(Contract):
                 kernel.fixed[i] = fixed[i]
             check(enter(self.module.context, &pushed), "cuCtxPushCurrent")
             code = cu.cuModuleGetFunction(&kernel.function, self.module.module, name)
-            if code == 0 and together > PORTABLE_CLUSTER:
-                code = cu.cuFuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
+            if code == 0 and together > 1:
+                code = _clusters(kernel, &clusters)
             leave(pushed)
             check(code, f"cuModuleGetFunction({name.decode()})")
+            if clusters == 0:
+                raise UnknownError("the device has no room for a cluster of so many groups", name.decode(), together)
         except BaseException:
             _release_kernel(kernel)
             raise
@@ -710,24 +714,46 @@ cdef int32_t _launch(queue_t* q, kernel_t* k, const size_t* grid, const size_t* 
     return code
 
 
-cdef int32_t _launch_together(queue_t* q, kernel_t* k, const size_t* grid, const size_t* block) noexcept nogil:
-    """Launch a kernel whose groups, or those of a cluster along the first axis, run at once."""
-    cdef launch_config config
-    cdef launch_attribute attribute
-    cdef int i
-    memset(&config, 0, sizeof(config))
-    memset(&attribute, 0, sizeof(attribute))
-    for i in range(3):
-        if grid[i] > MOST_GROUPS:
-            return CUDA_ERROR_INVALID_VALUE
-        config.grid[i], config.block[i] = <uint32_t> grid[i], <uint32_t> block[i]
-        k.grid[i] = 0
-    config.stream, config.attributes, config.count = q.stream, &attribute, 1
+cdef void _set_config(launch_config* config, launch_attribute* attribute, const kernel_t* k) noexcept nogil:
+    """What says that a kernel's groups, or those of a cluster along the first axis, run at once."""
+    memset(config, 0, sizeof(launch_config))
+    memset(attribute, 0, sizeof(launch_attribute))
+    config.attributes, config.count = attribute, 1
     if k.together == COOPERATIVE:
         attribute.id, attribute.value[0] = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1
     else:
         attribute.id, attribute.value[0] = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, <uint32_t> k.together
         attribute.value[1] = attribute.value[2] = 1
+
+
+cdef int32_t _clusters(kernel_t* k, int32_t* clusters) noexcept nogil:
+    """How many clusters of a kernel the device holds; large ones are allowed first."""
+    cdef launch_config config
+    cdef launch_attribute attribute
+    cdef int32_t code = 0
+    cdef int i
+    if k.together > PORTABLE_CLUSTER:
+        code = cu.cuFuncSetAttribute(k.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
+    if code == 0 and k.fixed[0] != 0:
+        _set_config(&config, &attribute, k)
+        for i in range(3):
+            config.grid[i], config.block[i] = 1, k.fixed[i]
+        config.grid[0] = k.together
+        code = cu.cuOccupancyMaxActiveClusters(clusters, k.function, &config)
+    return code
+
+
+cdef int32_t _launch_together(queue_t* q, kernel_t* k, const size_t* grid, const size_t* block) noexcept nogil:
+    cdef launch_config config
+    cdef launch_attribute attribute
+    cdef int i
+    _set_config(&config, &attribute, k)
+    for i in range(3):
+        if grid[i] > MOST_GROUPS:
+            return CUDA_ERROR_INVALID_VALUE
+        config.grid[i], config.block[i] = <uint32_t> grid[i], <uint32_t> block[i]
+        k.grid[i] = 0
+    config.stream = q.stream
     return cu.cuLaunchKernelEx(&config, k.function, k.pointers, NULL)
 
 

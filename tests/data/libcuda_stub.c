@@ -296,12 +296,13 @@ static int mapped(uint64_t address, size_t bytes) {
     last[next++ % 4] = r;
     return r && address + bytes <= r->start + r->size;
 }
+static __thread int together; /* groups along the first axis that run at once */
 static int emulate(thing *f, const unsigned *groups, const unsigned *size, void **arguments) {
-    int (*run)(const char *, const unsigned *, const unsigned *, void **, int (*)(uint64_t, size_t), char *, size_t);
+    int (*run)(const char *, const unsigned *, const unsigned *, void **, int (*)(uint64_t, size_t), char *, size_t, int);
     char said[512];
     *(void **) &run = dlsym(((thing *) f->owner)->library, "mx_emulate");
     pthread_mutex_lock(&lock);
-    int wrong = !run || run(f->name, groups, size, arguments, mapped, said, sizeof said);
+    int wrong = !run || run(f->name, groups, size, arguments, mapped, said, sizeof said, together ? together : 1);
     pthread_mutex_unlock(&lock);
     if (wrong) fprintf(stderr, "%s: %s\n", f->name, run ? said : "no emulator");
     return wrong ? 719 : 0;
@@ -330,8 +331,16 @@ API int cuLaunchKernelEx(const launch_config *c, thing *f, void **arguments, voi
     NEED(c->count == 1 && (c->attributes->id == 2 || c->attributes->id == 4), INVALID);
     if (c->attributes->id == 4)
         NEED(c->attributes->value[0] && c->grid[0] % c->attributes->value[0] == 0, INVALID);
-    return cuLaunchKernel(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared,
-                          c->stream, arguments, extra);
+    together = c->attributes->id == 4 ? c->attributes->value[0] : c->grid[0];
+    int code = cuLaunchKernel(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared,
+                              c->stream, arguments, extra);
+    return together = 0, code;
+}
+API int cuOccupancyMaxActiveClusters(int *clusters, thing *f, const launch_config *c) {
+    const char *text = getenv("STUB_CLUSTERS");
+    NOTE("%u %d %u", c->count, c->attributes->id, c->attributes->value[0]);
+    NEED(f->kind == FUNCTION && c->count == 1 && c->attributes->id == 4 && c->block[0], INVALID);
+    return *clusters = text ? atoi(text) : 8, 0;
 }
 API int cuFuncSetAttribute(thing *function, int attribute, int value) {
     NOTE("%d %d", attribute, value);

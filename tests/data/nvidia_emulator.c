@@ -2,7 +2,8 @@
 
    Each work-item is a fiber with a stack of its own.  Instructions of a warp (mma.sync, ldmatrix, shfl), of a warpgroup
    (wgmma) and barriers suspend a fiber until all whom they concern have come to the same instruction; the last one
-   computes.  Groups run one after the other, in order, on the thread that launches.
+   computes.  Groups run one after the other, in order, on the thread that launches; those of a cluster, and all along
+   the first axis of a cooperative launch, take turns, each with its own local memory in place.
 
    What is as on the device: which bytes go where.  What is not: times, sums (in double, rounded once an instruction; of
    8 bits with 14 bits, as nv_wgmma_bytes says), and the order of what is asynchronous: wgmma computes when it is issued, cp.async copies as late as it may, when it is
@@ -31,10 +32,18 @@ typedef struct {
     copy queue[COPIES];
 } item;
 
-static item *items, *self;
-static int count;
+typedef struct {
+    item *items;
+    char *stacks, *local; /* local memory while other groups run */
+    meeting warps[MOST_ITEMS / WARP], warpgroups[MOST_ITEMS / WARPGROUP], barriers[BARRIERS];
+    int left;
+} group;
+
+static item *self;
+static group *groups, *active;
+static int count, together;
 static size_t grid[3], block[3], group_id[3];
-static meeting warps[MOST_ITEMS / WARP], warpgroups[MOST_ITEMS / WARPGROUP], barriers[BARRIERS];
+static meeting cluster;
 static uint64_t progress;
 static void *scheduler_sp;
 static int failed;
@@ -92,7 +101,7 @@ static int meet(meeting *m, int size, int place, const char *what, cell *operand
     return 0;
 }
 static void go_on(meeting *m) { m->arrived = 0, m->turn++; }
-static meeting *of_warp(void) { return &warps[self->id / WARP]; }
+static meeting *of_warp(void) { return &active->warps[self->id / WARP]; }
 static int lanes(void) { int left = count - self->id / WARP * WARP; return left < WARP ? left : WARP; }
 
 /* Of local memory an address has the lower 32 bits, in wgmma's descriptors the lower 18. */
@@ -176,6 +185,50 @@ static void nv_mbarrier_arrive_copied(uint32_t at)
     nv_mbarrier_arrive(at);
 }
 static void nv_mbarrier_expect(uint32_t at, uint32_t bytes) { mbarrier_at(at)->bytes += bytes; }
+
+/* Addresses of a cluster's local memory: bit 31, the group, 18 bits of offset. */
+static uint32_t nv_mapa(uint32_t at, uint32_t rank)
+{
+    const uint32_t offset = local_at(at, 1) - __start_nv_local;
+    if ((int)rank >= together)
+        fail("mapa: group %u of a cluster of %d", rank, together);
+    return 1u << 31 | rank << 18 | offset;
+}
+static char *cluster_at(uint32_t address, size_t bytes)
+{
+    group *of = &groups[address >> 18 & 0x1fff];
+    const uint32_t offset = address & 0x3ffff;
+    if (!(address >> 31) || (int)(of - groups) >= together
+        || offset + bytes > (size_t)(__stop_nv_local - __start_nv_local) || offset % bytes)
+        fail("%zu bytes of a cluster's local memory at %#x", bytes, address);
+    if (!of->left)
+        fail("local memory of group %td, which has ended", of - groups);
+    return (of == active ? __start_nv_local : of->local) + offset;
+}
+static void nv_store_async(uint32_t at, const uint32_t *words, uint32_t barrier_at)
+{
+    mbarrier *b = (mbarrier *)cluster_at(barrier_at, 8);
+    if (b->begun != BEGUN)
+        fail("st.async: a barrier that was not begun");
+    memcpy(cluster_at(at, 16), words, 16);
+    b->bytes -= 16;
+    complete(b);
+}
+static void nv_cluster_barrier(void)
+{
+    progress++;
+    if (++cluster.arrived == count * together)
+        go_on(&cluster);
+    else
+        suspend(&cluster.turn, "barrier.cluster");
+}
+/* Read again and again until another group has written. */
+static uint32_t nv_acquire(uint64_t at)
+{
+    self->at = "ld.acquire", self->waits = NULL;
+    leave();
+    return *(uint32_t *)global_at(at, 4, "ld.acquire");
+}
 static uint32_t nv_mbarrier_try(uint32_t at, uint32_t parity)
 {
     if (mbarrier_at(at)->phase != parity % 2)
@@ -199,7 +252,7 @@ static void nv_named_barrier(uint32_t which, int size, const char *what)
 {
     if (which >= BARRIERS)
         fail("barrier %u", which);
-    meeting *m = &barriers[which];
+    meeting *m = &active->barriers[which];
     if (m->arrived && m->size != size)
         fail("barrier %u of %d work-items, while others take it for %d", which, size, m->size);
     m->size = size;
@@ -465,7 +518,7 @@ static void wgmma_products(meeting *m, int n, int keep, int depth)
 static void nv_wgmma(cell *b, int n, int keep, int transposed_a, int transposed_b, int type)
 {
     static const char what[] = "wgmma";
-    meeting *m = &warpgroups[self->id / WARPGROUP];
+    meeting *m = &active->warpgroups[self->id / WARPGROUP];
     if (!meet(m, WARPGROUP, self->id % WARPGROUP, what, b))
         return;
     const uint64_t of_a = m->operands[0][n / 2], of_b = m->operands[0][n / 2 + 1];
@@ -489,7 +542,7 @@ static void nv_wgmma(cell *b, int n, int keep, int transposed_a, int transposed_
 static void nv_wgmma_registers(cell *b, int n, int keep, int transposed_b, int type)
 {
     static const char what[] = "wgmma of registers";
-    meeting *m = &warpgroups[self->id / WARPGROUP];
+    meeting *m = &active->warpgroups[self->id / WARPGROUP];
     if (!meet(m, WARPGROUP, self->id % WARPGROUP, what, b))
         return;
     const uint64_t of_b = m->operands[0][n / 2 + 4];
@@ -514,7 +567,7 @@ static void nv_wgmma_registers(cell *b, int n, int keep, int transposed_b, int t
 static void nv_wgmma_tf32(cell *b, int n, int keep)
 {
     static const char what[] = "wgmma.tf32";
-    meeting *m = &warpgroups[self->id / WARPGROUP];
+    meeting *m = &active->warpgroups[self->id / WARPGROUP];
     if (!meet(m, WARPGROUP, self->id % WARPGROUP, what, b))
         return;
     const uint64_t of_b = m->operands[0][n / 2 + 4];
@@ -549,7 +602,7 @@ static double cut_off(double value, int exponent)
 static void nv_wgmma_bytes(cell *b, int n, int keep, int type_a, int type_b)
 {
     static const char what[] = "wgmma of bytes";
-    meeting *m = &warpgroups[self->id / WARPGROUP];
+    meeting *m = &active->warpgroups[self->id / WARPGROUP];
     static double left[64][32], right[256][32], value[2][256];
     static int left_exponent[64][32], right_exponent[256][32], exponent[2][256];
     if (!meet(m, WARPGROUP, self->id % WARPGROUP, what, b))
@@ -652,76 +705,132 @@ static void prepare(item *it, int id)
     it->sp = sp, it->id = id, it->done = 0, it->waits = NULL, it->copies = it->groups = 0, it->at = "its beginning";
 }
 
-static void run_group(void)
+/* Makes another group's local memory the one in place. */
+static void activate(group *next)
 {
-    int left = count, idle = 0;
-    memset(warps, 0, sizeof warps), memset(warpgroups, 0, sizeof warpgroups), memset(barriers, 0, sizeof barriers);
-    if (__start_nv_local)
-        memset(__start_nv_local, 0xff, __stop_nv_local - __start_nv_local);
-    for (int i = 0; i < count; i++)
-        prepare(&items[i], i);
+    const size_t bytes = __stop_nv_local - __start_nv_local;
+    if (next != active && bytes) {
+        if (active)
+            memcpy(active->local, __start_nv_local, bytes);
+        memcpy(__start_nv_local, next->local, bytes);
+    }
+    active = next, group_id[0] = group_id[0] / together * together + (next - groups);
+}
+
+/* Lets each work-item of a group go on as far as it can; returns whether any did. */
+static int go_round(group *g)
+{
+    const uint64_t before = progress;
+    activate(g);
+    g->left = 0;
+    for (int i = 0; i < count; i++) {
+        self = &g->items[i];
+        if (self->done)
+            continue;
+        g->left++;
+        if (self->waits && *self->waits == self->turn)
+            continue;
+        self->waits = NULL;
+        nv_switch(&scheduler_sp, self->sp);
+        if (failed)
+            return 0;
+    }
+    return progress != before;
+}
+
+static void run_groups(void)
+{
+    int left = together, idle = 0;
+    memset(&cluster, 0, sizeof cluster);
+    active = NULL;
+    for (group *g = groups; g < groups + together; g++) {
+        memset(g->warps, 0, sizeof g->warps), memset(g->warpgroups, 0, sizeof g->warpgroups);
+        memset(g->barriers, 0, sizeof g->barriers);
+        if (g->local)
+            memset(g->local, 0xff, __stop_nv_local - __start_nv_local);
+        for (int i = 0; i < count; i++)
+            prepare(&g->items[i], i);
+        g->left = count;
+    }
     while (left) {
-        const uint64_t before = progress;
+        int moved = 0;
         left = 0;
-        for (int i = 0; i < count; i++) {
-            self = &items[i];
-            if (self->done)
-                continue;
-            left++;
-            if (self->waits && *self->waits == self->turn)
-                continue;
-            self->waits = NULL;
-            nv_switch(&scheduler_sp, self->sp);
-            if (failed)
-                return;
-        }
-        idle = progress == before ? idle + 1 : 0;
-        for (int i = 0; left && idle > 1000 && i < count; i++)
-            if (!items[i].done) {
-                snprintf(message, message_size, "group %zu,%zu,%zu: %d of %d work-items cannot go on; %d is at %s",
-                         group_id[0], group_id[1], group_id[2], left, count, i, items[i].at);
-                failed = 1;
-                return;
+        for (group *g = groups; g < groups + together; g++) {
+            int again = g->left > 0;
+            while (again) {
+                again = go_round(g), moved |= again;
+                if (failed)
+                    return;
             }
+            left += g->left > 0;
+        }
+        idle = moved ? 0 : idle + 1;
+        for (group *g = groups; left && idle > 1000 && g < groups + together; g++)
+            for (int i = 0; i < count; i++)
+                if (!g->items[i].done) {
+                    activate(g);
+                    snprintf(message, message_size, "group %zu,%zu,%zu: %d of %d work-items cannot go on; %d is at %s",
+                             group_id[0], group_id[1], group_id[2], g->left, count, i, g->items[i].at);
+                    failed = 1;
+                    return;
+                }
     }
 }
 
 typedef struct { const char *name; void (*run)(void **); } entry;
 static const entry entries[];
 
-/* Returns 0, or 1 with a message. */
+static int begin_group(group *g)
+{
+    const size_t bytes = __stop_nv_local - __start_nv_local;
+    g->items = calloc(count, sizeof *g->items);
+    g->local = bytes ? malloc(bytes) : NULL;
+    g->stacks = mmap(NULL, (size_t)count * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                     -1, 0);
+    if (!g->items || (bytes && !g->local) || g->stacks == MAP_FAILED)
+        return 1;
+    for (int i = 0; i < count; i++) {
+        g->items[i].stack = g->stacks + (size_t)i * STACK;
+        mprotect(g->items[i].stack, 4096, PROT_NONE);
+    }
+    return 0;
+}
+
+/* Returns 0, or 1 with a message.  `at_once` groups along the first axis run together. */
 __attribute__((visibility("default"))) int mx_emulate(
-    const char *name, const unsigned *groups, const unsigned *size, void **arguments,
-    int (*is_mapped)(uint64_t, size_t), char *said, size_t said_size)
+    const char *name, const unsigned *sizes, const unsigned *size, void **arguments,
+    int (*is_mapped)(uint64_t, size_t), char *said, size_t said_size, int at_once)
 {
     message = said, message_size = said_size, mapped = is_mapped, kernel_arguments = arguments, kernel = NULL;
     for (const entry *e = entries; e->name; e++)
         if (!strcmp(e->name, name))
             kernel = e->run;
-    count = size[0];
-    if (!kernel || size[1] != 1 || size[2] != 1 || count > MOST_ITEMS) {
-        snprintf(message, message_size, "%s with %u,%u,%u work-items", name, size[0], size[1], size[2]);
+    count = size[0], together = at_once;
+    if (!kernel || size[1] != 1 || size[2] != 1 || count > MOST_ITEMS || at_once < 1 || sizes[0] % at_once) {
+        snprintf(message, message_size, "%s with %u,%u,%u work-items, %d groups at once", name, size[0], size[1], size[2],
+                 at_once);
         return 1;
-    }
-    items = calloc(count, sizeof *items);
-    char *stacks = mmap(NULL, (size_t)count * STACK, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (!items || stacks == MAP_FAILED) {
-        snprintf(message, message_size, "no memory");
-        return 1;
-    }
-    for (int i = 0; i < count; i++) {
-        items[i].stack = stacks + (size_t)i * STACK;
-        mprotect(items[i].stack, 4096, PROT_NONE);
     }
     for (int i = 0; i < 3; i++)
-        grid[i] = groups[i], block[i] = size[i];
-    failed = 0;
+        grid[i] = sizes[i], block[i] = size[i];
+    groups = calloc(together, sizeof *groups);
+    failed = !groups;
+    for (int i = 0; i < together && !failed; i++)
+        failed = begin_group(&groups[i]);
+    if (failed)
+        snprintf(message, message_size, "no memory");
     for (group_id[2] = 0; group_id[2] < grid[2]; group_id[2]++)
         for (group_id[1] = 0; group_id[1] < grid[1]; group_id[1]++)
-            for (group_id[0] = 0; group_id[0] < grid[0] && !failed; group_id[0]++)
-                run_group();
-    munmap(stacks, (size_t)count * STACK);
-    free(items);
+            for (size_t first = 0; first < grid[0] && !failed; first += together) {
+                group_id[0] = first;
+                run_groups();
+            }
+    for (int i = 0; groups && i < together; i++) {
+        if (groups[i].stacks && groups[i].stacks != MAP_FAILED)
+            munmap(groups[i].stacks, (size_t)count * STACK);
+        free(groups[i].items);
+        free(groups[i].local);
+    }
+    free(groups);
     return failed;
 }

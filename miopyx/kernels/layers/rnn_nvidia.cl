@@ -124,6 +124,14 @@
 #endif
 #endif
 
+/* A float as two of TF32, ptx.h.  The high one is kept finite: an infinity is all in the low one, whose products have
+ * the right sign, while products of an infinity with low parts have any. */
+#define TEAM_PAIR(value, hi, lo)                                                              \
+    do {                                                                                      \
+        hi = as_uint(fmin(fmax(as_float(((value) + 0x1000u) & 0xffffe000u), -0x1.ffcp127f), 0x1.ffcp127f)); \
+        lo = as_uint((as_float(value) - as_float(hi)) * (1.0f + 0x1.8p-12f));                 \
+    } while (0)
+
 /* The bits of a number of the matrix, 0 outside of it. */
 static inline uint weight(__global const STORAGE(T) *w, long row, long k)
 {
@@ -160,7 +168,7 @@ __kernel void team_pack(__global const STORAGE(T) *w, long w_offset, __global ui
             word[i] = weight(of, row, k);
 #if BYTES == 4
             const uint value = word[i];
-            MX_TF32_PAIR(value, word[i], low[i]);
+            TEAM_PAIR(value, word[i], low[i]);
 #else
             word[i] |= weight(of, row, k + 1) << 16;
 #endif
@@ -304,8 +312,8 @@ TEAM_INLINE void team_multiply(team_t team, __local const uint4 *lines, const ui
                     for (int n = 0; n < NT; n++) {
 #if PARTS == 2
                         uint hi[2], lo[2];
-                        MX_TF32_PAIR(b[n][2 * j], hi[0], lo[0]);
-                        MX_TF32_PAIR(b[n][2 * j + 1], hi[1], lo[1]);
+                        TEAM_PAIR(b[n][2 * j], hi[0], lo[0]);
+                        TEAM_PAIR(b[n][2 * j + 1], hi[1], lo[1]);
                         MX_ADD_PRODUCT(sum[m][n], a[0].x, a[0].y, a[0].z, a[0].w, lo[0], lo[1]);
                         MX_ADD_PRODUCT(sum[m][n], a[1].x, a[1].y, a[1].z, a[1].w, hi[0], hi[1]);
                         MX_ADD_PRODUCT(sum[m][n], a[0].x, a[0].y, a[0].z, a[0].w, hi[0], hi[1]);

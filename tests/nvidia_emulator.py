@@ -152,7 +152,8 @@ def _two_of_word(m: re.Match, o: list[str]) -> str:
 
 
 _KINDS = {"f16": "HALF", "bf16": "BFLOAT", "tf32": "TF32", "s8": "INT8", "e4m3": "E4M3", "e5m2": "E5M2"}
-_NOTHING = r"//launch:|barrier\.cluster\.arrive\..*|prefetch\..*|fence\..*|wgmma\.(?:fence|commit_group|wait_group)\.sync\.aligned|setmaxnreg\..*"
+_NOTHING = (r"//launch:|barrier\.cluster\.arrive\..*|prefetch\..*|fence\..*|setmaxnreg\..*|"
+            r"wgmma\.(?:fence|commit_group|wait_group)\.sync\.aligned")
 _INSTRUCTIONS: list[tuple[str, Callable[[re.Match, list[str]], str]]] = [
     (_NOTHING, lambda m, o: ""),
     # Barriers
@@ -168,7 +169,8 @@ _INSTRUCTIONS: list[tuple[str, Callable[[re.Match, list[str]], str]]] = [
     (r"barrier\.cluster\.wait\..*", lambda m, o: "nv_cluster_barrier();"),
     (r"mapa\.shared::cluster\.u32", lambda m, o: f"{_u32(o[0])} = nv_mapa({_u32(o[1])}, {_u32(o[2])});"),
     (r"st\.async\.shared::cluster\.mbarrier::complete_tx::bytes\.v4\.b32",
-     lambda m, o: f"nv_store_async({_u32(o[0])}, (uint32_t[4]) {{{', '.join(map(_u32, _each(o[1])))}}}, {_u32(o[2])});"),
+     lambda m, o: f"nv_store_async({_u32(o[0])}, (uint32_t[4]) {{{', '.join(map(_u32, _each(o[1])))}}}, "
+                  f"{_u32(o[2])});"),
     (r"ld\.acquire\.gpu\.global\.u32", lambda m, o: f"{_u32(o[0])} = nv_acquire({_u64(o[1])});"),
     (r"red\.release\.gpu\.global\.add\.u32",
      lambda m, o: f"*(uint32_t *) global_at({_u64(o[0])}, 4, \"red\") += {_u32(o[1])}; progress++;"),

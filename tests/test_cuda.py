@@ -140,6 +140,12 @@ def test_programs_of_opencl_are_made_launchable():
     assert b"second_grid" not in text
 
 
+def test_kernels_say_which_groups_run_at_once():
+    for said, together in ((b"cluster 16", 16), (b"cooperative", -1), (b"alone", 0)):
+        _, entries = _cuda.launchable(PTX.replace(b"%envreg3;\n", b"%%envreg3;\n//launch: %s\n" % said, 1))
+        assert {name: entry[4] for name, entry in entries.items()} == {"first": together, "second": 0, "third": 0}
+
+
 def test_programs_that_read_unknown_registers_are_refused():
     with pytest.raises(UnknownError, match="%envreg31"):
         _cuda.launchable(PTX.replace(b"%envreg8", b"%envreg31"))

@@ -23,7 +23,7 @@ from miopyx.runtime import programs
 HERE = Path(__file__).parent
 # Not test_nvidia_pack, which runs on OpenCL's CPUs as it is.
 FILES = [f"test_nvidia_{name}.py" for name in (
-    "depthwise", "few", "float8", "grouped", "large", "pairs", "patches", "signals", "small", "tf32", "wgmma")]
+    "depthwise", "few", "float8", "grouped", "large", "pairs", "patches", "rnn", "signals", "small", "tf32", "wgmma")]
 OTHERS = [f"test_{name}.py" for name in (
     "arrays", "batchnorm", "batchnorm_activation", "depthwise", "float8", "functional", "fusion", "implicit_gpu",
     "int8", "lrn", "pooling", "pooling_beyond", "softmax", "solvers", "tensor_ops", "winograd_gpu")]
@@ -135,7 +135,7 @@ def launch(text, y, x):
     arguments = (ctypes.c_void_p * 2)(*[ctypes.addressof(p) for p in pointers])
     said = ctypes.create_string_buffer(512)
     sizes = (ctypes.c_uint * 3)(1, 1, 1), (ctypes.c_uint * 3)(128, 1, 1)
-    wrong = ctypes.CDLL(str(path)).mx_emulate(b"f", *sizes, arguments, mapped, said, len(said))
+    wrong = ctypes.CDLL(str(path)).mx_emulate(b"f", *sizes, arguments, mapped, said, len(said), 1)
     return said.value.decode() if wrong else ""
 
 
@@ -303,7 +303,7 @@ def eight_bits(folder, monkeypatch, a, b, codes, x):
     said, mapped = ctypes.create_string_buffer(512), ctypes.CFUNCTYPE(
         ctypes.c_int, ctypes.c_uint64, ctypes.c_size_t)(lambda at, size: True)
     sizes = (ctypes.c_uint * 3)(1, 1, 1), (ctypes.c_uint * 3)(128, 1, 1)
-    assert not ctypes.CDLL(str(path)).mx_emulate(b"f", *sizes, arguments, mapped, said, len(said)), said.value
+    assert not ctypes.CDLL(str(path)).mx_emulate(b"f", *sizes, arguments, mapped, said, len(said), 1), said.value
     return y.reshape(4, 8, 4)[:, :, 0].ravel(), pairs.view(np.uint8).reshape(128, 2)
 
 

@@ -734,10 +734,10 @@ cdef int32_t _clusters(kernel_t* k, int32_t* clusters) noexcept nogil:
     cdef int i
     if k.together > PORTABLE_CLUSTER:
         code = cu.cuFuncSetAttribute(k.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
-    if code == 0 and k.fixed[0] != 0:
+    if code == 0:
         _set_config(&config, &attribute, k)
         for i in range(3):
-            config.grid[i], config.block[i] = 1, k.fixed[i]
+            config.grid[i], config.block[i] = 1, max(1, k.fixed[i])
         config.grid[0] = k.together
         code = cu.cuOccupancyMaxActiveClusters(clusters, k.function, &config)
     return code

@@ -319,8 +319,8 @@ cdef class RNNOffer(Offer):
             self.defines["HAS_FIRST"] = int(rnn_has(p, RNN_CX if p.mode == RNN_LSTM else RNN_HX))
         if not self.device.is_cpu:
             behind = self.defines["ROWS"] * self.gates * self.s.padded
-        self.states = <int64_t> self._space((((2 * self.gates + 2 if backward else 3) * p.dirs * p.batch * self.s.padded)
-                                             + behind) * self.acc)[1]
+        self.states = <int64_t> self._space(
+            ((2 * self.gates + 2 if backward else 3) * p.dirs * p.batch * self.s.padded + behind) * self.acc)[1]
         return 0
 
     cdef tuple _panels(self, bint backward):
@@ -413,7 +413,8 @@ cdef class RNNOffer(Offer):
             self._steps_forward(
                 panels, gates,
                 self._moved(bias, (rnn_bias(p, layer, 0, False) - first_bias) * self.size if p.bias else 0),
-                self._moved(bias, (rnn_bias(p, layer, 0, True) - first_bias) * self.size if p.bias else 0), output, kept)
+                self._moved(bias, (rnn_bias(p, layer, 0, True) - first_bias) * self.size if p.bias else 0),
+                output, kept)
             below = output
             if p.dropout > 0 and layer < p.layers - 1:
                 below = _place(RNN_RESERVE, at.dropped)
@@ -435,13 +436,14 @@ cdef class RNNOffer(Offer):
                 KernelSpec("layers/rnn_cpu.cl" if self.device.is_cpu else "layers/rnn_gpu.cl", "rnn_backward_end",
                            **self.defines),
                 (Arg.slot_of(RNN_DHX, self.size), self._arg(panels, self.acc),
-                 Arg.slot_of(SLOT_WORKSPACE, self.acc, self.states), self._table(), struct_arg(&self.s, sizeof(mx_rnn))),
+                 Arg.slot_of(SLOT_WORKSPACE, self.acc, self.states), self._table(),
+                 struct_arg(&self.s, sizeof(mx_rnn))),
                 (self.grid[0] * self.grid[2], self.grid[1], p.dirs), (self.grid[2], 1, 1)))
         if rnn_has(p, RNN_DCX):
             self.items.append(self._move(
-                "rnn_backward_cells", (Arg.slot_of(RNN_DCX, self.size), Arg.slot_of(SLOT_WORKSPACE, self.acc, self.states),
-                                       self._table(), struct_arg(&self.s, sizeof(mx_rnn))),
-                p.dirs * p.batch * p.hidden, {}))
+                "rnn_backward_cells", (Arg.slot_of(RNN_DCX, self.size),
+                                       Arg.slot_of(SLOT_WORKSPACE, self.acc, self.states), self._table(),
+                                       struct_arg(&self.s, sizeof(mx_rnn))), p.dirs * p.batch * p.hidden, {}))
         return 0
 
     cdef int _backward_data(self) except -1:

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport SLOT_WORKSPACE, Arg, Device, KernelSpec, Offer, Problem, Solver, Step, struct_arg
+from miopyx._core cimport SLOT_WORKSPACE, Arg, Device, KernelSpec, Problem, Step, struct_arg
 from miopyx.problem._rnn cimport (
     RNN_CX, RNN_CY, RNN_DCX, RNN_DHX, RNN_HX, RNN_HY, RNN_LSTM, RNN_W, RNNProblem, rnn_gates, rnn_has, rnn_matrix,
 )
@@ -97,7 +97,7 @@ cdef int _compare(shape_t* best, shape_t at, const mx_rnn_problem* p, int64_t co
 cdef shape_t team_shape(const mx_rnn_problem* p, int64_t cores, bint backward) noexcept:
     """The fastest team; its cycles are 0 where no team can hold the state's matrix."""
     cdef shape_t best, at
-    cdef int64_t step = PIECE // (4 if p.x.type == MX_FLOAT else 2), teams = 1
+    cdef int64_t step = PIECE // (4 if p.x.type == MX_FLOAT else 2)
     best.cycles = 0
     at.seqs = 8
     while at.seqs <= 32:
@@ -175,7 +175,8 @@ cdef class TeamOffer(RNNOffer):
         return 0
 
     cdef tuple _panels(self, bint backward):
-        return self._space(self.p.dirs * self.shape.team * self.shape.wm * self.shape.ks * self.shape.fragments * 32 * 16)
+        cdef shape_t at = self.shape
+        return self._space(self.p.dirs * at.team * at.wm * at.ks * at.fragments * 32 * PIECE)
 
     cdef Step _pack(self, int64_t layer, tuple panels):
         cdef int64_t groups = ceil_div(self.p.dirs * self.lines * self.p.hidden, 8 * 256)

@@ -16,12 +16,13 @@ from miopyx import RNNDescriptor, SeqTensorDescriptor, TensorDescriptor
 from miopyx.solvers.layers import _rnn_nvidia as nv
 
 LENGTHS = (5, 5, 4, 4, 4, 3, 2, 2, 2, 1)
-# Groups of a team, sequences, whether it is a cluster, units.
+# Groups of a team, sequences, whether it is a cluster, units; of matrices, fragments in registers and in local memory.
 TEAMS = {
     "one group": (1, 8, 1, 20), "one group, 16 sequences": (1, 16, 1, 24), "a cluster of 2": (2, 8, 1, 20),
     "a cluster of 4": (4, 16, 1, 60), "a cluster of 8": (8, 8, 1, 64), "a cluster of 16": (16, 8, 1, 128),
     "2 groups": (2, 8, 0, 16), "3 groups": (3, 16, 0, 24), "5 groups": (5, 8, 0, 40), "9 groups": (9, 8, 0, 72),
-    "32 sequences": (4, 32, 0, 30),
+    "32 sequences": (4, 32, 0, 30), "a full cluster": (2, 8, 1, 64, 2, 99), "a fuller cluster": (2, 8, 1, 64, 2, 3),
+    "too much": (3, 8, 0, 48, 1, 0),
 }
 
 
@@ -53,7 +54,7 @@ def plans(case):
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("name", TEAMS)
 def test_every_way(hopper, rng, teams, name, dtype, mode):
-    teams(*TEAMS[name][:3])
+    teams(*TEAMS[name][:3], *TEAMS[name][4:])
     case = Case(hopper, dtype, rng, mode, inputs=7, hidden=TEAMS[name][3], layers=2, dirs=2, lengths=LENGTHS,
                 layout=SEQUENCES)
     assert {plan.solver.name for plan in plans(case)} == {"NvRNN"}

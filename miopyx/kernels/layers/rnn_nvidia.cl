@@ -2,10 +2,11 @@
  *
  *          work-groups of a team: UNITS units each, of SEQS sequences
  *        +--------+--------+--------+         A warp has some tiles of 16 rows of the group's part of the matrix, and
- *   h -> | rows   |        |        | -> h'   of each every KS-th segment, 64 bytes of k: in registers, what is too much
- *        | x k    |        |        |         in local memory.  Rows are gates of units, columns sequences.  The sums of
- *        +--------+--------+--------+         KS warps are added up in local memory, where a work-item has a unit of a
- *             ^ to all of the team            sequence, whose cell and state it keeps in registers for all steps.
+ *   h -> | rows   |        |        | -> h'   of each every KS-th segment, 64 bytes of k: in registers, then in local
+ *        | x k    |        |        |         memory; what is too much for both is read in each step.  Rows are gates of
+ *        +--------+--------+--------+         units, columns sequences.  The sums of KS warps are added up in local
+ *             ^ to all of the team            memory, where a work-item has a unit of a sequence, whose cell and state
+ *                                             it keeps in registers for all steps.
  *
  * A group sends its states, in T, to all groups of its team.  Where these are a cluster (CLUSTER) it writes them into
  * their local memory, whose mbarriers count the bytes; else into global memory, where a counter says how many groups
@@ -46,6 +47,9 @@
 #endif
 #ifndef KEPT /* parts of tiles that a warp has in registers */
 #define KEPT 16
+#endif
+#ifndef STORED /* those that it has in local memory */
+#define STORED 0
 #endif
 #ifndef BACKWARD
 #define BACKWARD 0
@@ -94,13 +98,6 @@
 #define SEGMENTS ((LINE_PIECES + 3) / 4)
 #define SP ((SEGMENTS + KS - 1) / KS)
 #define FRAGMENTS (MT * SP * 2 * PARTS)
-#if KEPT < FRAGMENTS
-#define STORED (FRAGMENTS - KEPT)
-#define IN_REGISTERS KEPT
-#else
-#define STORED 0
-#define IN_REGISTERS FRAGMENTS
-#endif
 /* Where warps share no segment they read them from global memory themselves. */
 #define DIRECT (TEAM > 1 && !CLUSTER && WM == 1)
 /* 16 bytes from a sequence's line to the next: an odd number of half rows of banks, so that the lanes of two lines meet
@@ -259,7 +256,7 @@ TEAM_INLINE void team_wait(team_t team, int i)
 
 /* part[ks][sequence][row]: the group's rows by the states before step i. */
 TEAM_INLINE void team_multiply(team_t team, __local const uint4 *lines, const uint4 *kept, __local const uint4 *stored,
-                               __local float *part, int i)
+                               __global const uint4 *rest, __local float *part, int i)
 {
     const int lane = get_local_id(0) % 32, warp = get_local_id(0) / 32, wm = warp / KS, ks = warp % KS;
     float sum[MT][NT][4];
@@ -302,11 +299,12 @@ TEAM_INLINE void team_multiply(team_t team, __local const uint4 *lines, const ui
 #pragma unroll
                     for (int p = 0; p < PARTS; p++) {
                         const int f = ((m * SP + sp) * 2 + j) * PARTS + p;
-#if STORED
-                        a[p] = f < KEPT ? kept[min(f, KEPT - 1)] : stored[(max(f - KEPT, 0) * WARPS + warp) * 32 + lane];
-#else
-                        a[p] = kept[f];
-#endif
+                        if (f < KEPT)
+                            a[p] = kept[f < KEPT ? f : 0];
+                        else if (f < KEPT + STORED)
+                            a[p] = stored[(f - KEPT) * GROUP + warp * 32 + lane];
+                        else
+                            a[p] = rest[f * 32];
                     }
 #pragma unroll
                     for (int n = 0; n < NT; n++) {
@@ -379,20 +377,18 @@ TEAM_INLINE void team_own(__local uint4 *own, int at, float value)
     team.member = member;                                                                                          \
     team.passed = (__global uint4 *)((__global uint *)passed + passed_offset) + (long)block * 2 * SEQS * LINE_PIECES; \
     team.counter = counters + counters_offset + block;                                                             \
-    uint4 kept[IN_REGISTERS];                                                                                      \
-    {                                                                                                              \
-        __global const uint4 *from = (__global const uint4 *)((__global const uint *)packed + packed_offset)       \
-                                     + ((long)(dir * TEAM + member) * WARPS + warp) * FRAGMENTS * 32 + me % 32;    \
-        _Pragma("unroll") for (int f = 0; f < IN_REGISTERS; f++)                                                   \
-            kept[f] = from[f * 32];                                                                                \
-        FOR_STORED                                                                                                 \
-    }                                                                                                              \
+    uint4 kept[KEPT];                                                                                              \
+    __global const uint4 *rest = (__global const uint4 *)((__global const uint *)packed + packed_offset)           \
+                                 + ((long)(dir * TEAM + member) * WARPS + warp) * FRAGMENTS * 32 + me % 32;        \
+    _Pragma("unroll") for (int f = 0; f < KEPT; f++)                                                               \
+        kept[f] = rest[f * 32];                                                                                    \
+    FOR_STORED                                                                                                     \
     for (int i = me; i < (DIRECT ? 1 : BUFFERS * LINES); i += GROUP) /* what nobody sends stays 0 */               \
         lines[i] = (uint4)(0);
 #if STORED
 #define FOR_STORED                             \
     for (int f = 0; f < STORED; f++)           \
-        stored[f * GROUP + me] = from[(KEPT + f) * 32];
+        stored[f * GROUP + me] = rest[(KEPT + f) * 32];
 #else
 #define FOR_STORED
 #endif
@@ -492,7 +488,7 @@ KERNEL team_forward(__global STORAGE(T) *gates, long gates_offset, __global cons
         const int next_t = dir ? t - 1 : t + 1;
         const long next_count = ROWS_OF(next_t), next_base = i + 1 < steps ? FIRST_ROW(next_t) : 0;
         team_wait(team, i);
-        team_multiply(team, lines, kept, STORED_AT, part, i);
+        team_multiply(team, lines, kept, STORED_AT, rest, part, i);
         barrier(CLK_LOCAL_MEM_FENCE);
         FOR_PAIRS
             if (u < HIDDEN && rank < count) {
@@ -576,7 +572,7 @@ KERNEL team_backward(__global const STORAGE(T) *dy, long dy_offset, __global con
         const int next_t = dir ? t + 1 : t - 1;
         const long next_count = ROWS_OF(next_t), next_base = i + 1 < steps ? FIRST_ROW(next_t) : 0;
         team_wait(team, i);
-        team_multiply(team, lines, kept, STORED_AT, part, i);
+        team_multiply(team, lines, kept, STORED_AT, rest, part, i);
         barrier(CLK_LOCAL_MEM_FENCE);
         FOR_PAIRS
             if (u < HIDDEN && rank < count) {
@@ -605,7 +601,7 @@ KERNEL team_backward(__global const STORAGE(T) *dy, long dy_offset, __global con
     }
 #if TO_H
     team_wait(team, steps);
-    team_multiply(team, lines, kept, STORED_AT, part, steps);
+    team_multiply(team, lines, kept, STORED_AT, rest, part, steps);
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
     FOR_PAIRS

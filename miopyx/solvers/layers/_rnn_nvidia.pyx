@@ -19,6 +19,8 @@ cdef enum:
     REGISTERS = 1 << 16        # of all work-items of a group
     MOST_REGISTERS = 255       # of one
     OTHERS = 36                # registers that hold no number of the layer's
+    ALONE = 6000               # cycles of a launch
+    RATE = 64                  # products of floats by a compute unit in one, of a kernel that has one step
     LONGEST = 1 << 14          # units, which products of them keep within 32 bits
     # Cycles of a step, by which teams are compared.  From PTX's throughputs, and what was measured on an H200.
     STEP = 300                 # of cells
@@ -26,24 +28,27 @@ cdef enum:
     LATENCY = 33               # of one that waits for the one before
     LOCAL_RATE = 128           # bytes of local memory in one
     MEMORY_RATE = 48           # bytes that a group reads from global memory
+    CACHE_RATE = 3000          # that all do
     CLUSTER_RATE = 32          # bytes that it sends to a cluster
     CLUSTER_STEP = 700         # until a cluster has what was sent
     MEMORY_STEP = 2200         # until a team that is none has
 
 # How a layer is shared out, as layers/rnn_nvidia.cl has it.
 cdef struct shape_t:
-    int64_t team, units, seqs, wm, ks, kept, fragments
+    int64_t team, units, seqs, wm, ks, kept, stored, fragments
     bint cluster
     double cycles              # 0 where there is none
 
-cdef int64_t _only_team = 0, _only_seqs = 0
+cdef int64_t _only_team = 0, _only_seqs = 0, _most_kept = MOST_REGISTERS, _most_stored = LOCAL
 cdef int _only_cluster = -1
 
 
-def only_teams(int64_t team=0, int64_t seqs=0, int cluster=-1):
-    """Take teams of so many groups and sequences alone, as a cluster or not; for tests.  No argument: any."""
-    global _only_team, _only_seqs, _only_cluster
-    _only_team, _only_seqs, _only_cluster = team, seqs, cluster
+def only_teams(int64_t team=0, int64_t seqs=0, int cluster=-1, int64_t kept=MOST_REGISTERS, int64_t stored=LOCAL):
+    """Take teams of so many groups and sequences alone, as a cluster or not, and of matrices no more than so many
+    fragments of a warp in registers and in local memory; for tests.  No argument: any.
+    """
+    global _only_team, _only_seqs, _only_cluster, _most_kept, _most_stored
+    _only_team, _only_seqs, _only_cluster, _most_kept, _most_stored = team, seqs, cluster, kept, stored
 
 
 cdef int _compare(shape_t* best, shape_t at, const mx_rnn_problem* p, int64_t cores, bint backward) noexcept nogil:
@@ -53,7 +58,7 @@ cdef int _compare(shape_t* best, shape_t at, const mx_rnn_problem* p, int64_t co
     cdef int64_t rows = at.units * (1 if backward else gates), tiles = ceil_div(rows, 16)
     cdef int64_t pieces = at.units * (gates if backward else 1) * size // PIECE, line = at.team * pieces
     cdef int64_t segments = ceil_div(line, SEGMENT), blocks = ceil_div(p.batch, at.seqs) * p.dirs
-    cdef int64_t warps = 4, mt, sp, group, pairs, others, stored, lines, local, at_once
+    cdef int64_t warps = 4, mt, sp, group, pairs, others, streamed, lines, left, at_once
     cdef bint direct
     cdef double busy, wait, waves
     at_once = max(1, cores // at.team)
@@ -71,15 +76,19 @@ cdef int _compare(shape_t* best, shape_t at, const mx_rnn_problem* p, int64_t co
             pairs = ceil_div(at.units * at.seqs, group)
             others = OTHERS + 4 * (mt * nt + nt * parts) + pairs * (4 * gates + 4)
             at.kept = (min(REGISTERS // group, MOST_REGISTERS) - others) // 4
-            at.kept = min(at.kept, at.fragments)
-            stored = at.fragments - at.kept
+            at.kept = min(at.kept, at.fragments, _most_kept)
             direct = at.team > 1 and not at.cluster and at.wm == 1
             lines = 0 if direct else 2 if at.cluster and at.team > 1 else 1
-            local = (lines * at.seqs * (segments * SEGMENT + SEGMENT) * PIECE + at.seqs * pieces * PIECE
-                     + at.ks * at.seqs * (tiles * 16 + 4) * 4 + stored * group * 16)
-            if at.kept >= 1 and local <= LOCAL and mt * nt <= 16 and (at.wm == 1 or tiles > at.wm // 2):
+            left = LOCAL - (lines * at.seqs * (segments * SEGMENT + SEGMENT) * PIECE + at.seqs * pieces * PIECE
+                            + at.ks * at.seqs * (tiles * 16 + 4) * 4)
+            if at.kept >= 1 and left >= 0 and mt * nt <= 16 and (at.wm == 1 or tiles > at.wm // 2):
+                at.stored = min(at.fragments - at.kept, left // (group * PIECE), _most_stored)
+                streamed = (at.fragments - at.kept - at.stored) * group * PIECE
                 busy = ((0 if direct else at.wm * at.seqs * line * PIECE) + 2 * at.ks * rows * at.seqs * 4
-                        + stored * group * 16) / <double> LOCAL_RATE
+                        + at.stored * group * PIECE) / <double> LOCAL_RATE
+                if streamed > 0:
+                    busy += max(streamed / <double> MEMORY_RATE, streamed * min(at_once, blocks) * at.team
+                                / <double> CACHE_RATE)
                 wait = max(warps // 4 * mt * sp * 2 * nt * products * MMA, sp * 2 * products * LATENCY)
                 at.cycles = busy + wait + STEP * (1 + 0.5 * pairs) + 12 * warps
                 if at.team > 1 and at.cluster:
@@ -95,7 +104,7 @@ cdef int _compare(shape_t* best, shape_t at, const mx_rnn_problem* p, int64_t co
 
 
 cdef shape_t team_shape(const mx_rnn_problem* p, int64_t cores, bint backward) noexcept:
-    """The fastest team; its cycles are 0 where no team can hold the state's matrix."""
+    """The fastest team; its cycles are 0 where none is possible."""
     cdef shape_t best, at
     cdef int64_t step = PIECE // (4 if p.x.type == MX_FLOAT else 2)
     best.cycles = 0
@@ -128,6 +137,7 @@ cdef class NvRNN(OpenCLLayer):
 
     cpdef str why_not(self, Device dev, Problem problem):
         cdef const mx_rnn_problem* p = &(<RNNProblem> problem).c
+        cdef shape_t shape
         if not has_wgmma(dev) or dev.info.cuda < 0:
             return "needs clusters of Hopper's, which CUDA's driver launches"
         if p.layers == 0 or p.what not in (MX_RNN_FORWARD, MX_RNN_BACKWARD_DATA):
@@ -136,8 +146,12 @@ cdef class NvRNN(OpenCLLayer):
             return "no tensor cores for double precision"
         if p.hidden > LONGEST or p.rows * p.dirs * 4 * p.hidden >= 1 << 31:
             return "tensors are too large for 32-bit offsets"
-        if team_shape(p, dev.compute_units, p.what == MX_RNN_BACKWARD_DATA).cycles == 0:
-            return "the state's matrix does not fit the registers and local memory of a team"
+        shape = team_shape(p, dev.compute_units, p.what == MX_RNN_BACKWARD_DATA)
+        if shape.cycles == 0:
+            return "no team has enough groups for the sequences"
+        if shape.cycles > ALONE + <double> p.batch * p.dirs * p.hidden * p.hidden * rnn_gates(p.mode) / (
+                RATE * dev.compute_units):
+            return "a launch a step is faster"
         return None
 
     cpdef object offer(self, Device dev, Problem problem):
@@ -161,7 +175,7 @@ cdef class TeamOffer(RNNOffer):
         self.defines = self._defines()
         self.defines.update(
             HIDDEN=p.hidden, UNITS=at.units, TEAM=at.team, CLUSTER=int(at.cluster), SEQS=at.seqs, WM=at.wm, KS=at.ks,
-            KEPT=at.kept, BACKWARD=int(backward), HAS_H=int(rnn_has(p, h[0])), HAS_C=int(rnn_has(p, h[1])),
+            KEPT=at.kept, STORED=at.stored, BACKWARD=int(backward), HAS_H=int(rnn_has(p, h[0])), HAS_C=int(rnn_has(p, h[1])),
             TO_H=int(rnn_has(p, h[2])), TO_C=int(rnn_has(p, h[3])))
         if backward:
             self.defines["HAS_FIRST"] = int(rnn_has(p, RNN_CX if p.mode == RNN_LSTM else RNN_HX))

@@ -33,6 +33,8 @@ cdef enum:
     ENOUGH_ITEMS = 64        # more only repeat what a work-item begins with
     LEAST_SPLIT = 256         # pixels of a split of backward weights
     CACHE_LINE = 64
+    MOST_COLUMNS = 256       # of a work-item of backward weights with vectors of 64 bytes; their sums stay in a cache
+    ITEMS_A_CORE = 4         # that backward weights should leave
     LARGEST_CHUNK = 192      # filters of a work-item of backward weights
 
 cdef tuple DATA = (("CHUNK", (48, 96, 192), 48), ("K_BLOCK", (128, 256, 512), 256))
@@ -283,10 +285,13 @@ cdef class CpuImplicitGemmNhwcWrw(_Nhwc):
         cdef shape_t s = _shape(dev, p)
         cdef dict tuned = _tuned(WEIGHTS, config)
         cdef int64_t chunk = tuned["K_CHUNK"], splits = self.splits(&s, chunk), size = acc_size(p)
-        cdef int64_t width = type_size(<int> p.w.type), elements = p.w.len[0] * p.w.len[1] * spatial_size(&p.w)
+        cdef int64_t items, together, width = type_size(<int> p.w.type), elements = p.w.len[0] * p.w.len[1] * spatial_size(&p.w)
         cdef bint wide = p.w.type == MX_DOUBLE
+        items = s.tiles * ceil_div(s.outputs, chunk) * s.groups * splits
+        together = max(1, min(MOST_COLUMNS * dev.vector_bytes // 64 // (s.n_vectors * s.vec),
+                              items // (ITEMS_A_CORE * dev.compute_units), s.tiles))
         defines = {"IN_TYPE": type_token(p.w.type), "ACC": real_token(wide), "VEC": s.vec,
-                   "N_VECTORS": s.n_vectors, "SCALAR": real_token(wide),
+                   "N_VECTORS": s.n_vectors, "SCALAR": real_token(wide), "TILES": together,
                    **tuned}
         # One split has no partial sums, and there may be no workspace.
         summed = Arg.slot_of(SLOT_WORKSPACE if splits > 1 else SLOT_W, size)
@@ -294,7 +299,7 @@ cdef class CpuImplicitGemmNhwcWrw(_Nhwc):
             KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "conv_nhwc_weights", **defines),
             (Arg.slot_of(SLOT_X, width), Arg.slot_of(SLOT_Y, width), summed, Arg.slot_of(SLOT_W, width),
              _nhwc(&s), Arg.alpha(wide), Arg.beta(wide)),
-            (s.tiles, ceil_div(s.outputs, chunk), s.groups * splits), (1, 1, 1))]
+            (ceil_div(s.tiles, together), ceil_div(s.outputs, chunk), s.groups * splits), (1, 1, 1))]
         if splits > 1:
             steps.append(Step(
                 KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "sum_partial", **defines),

@@ -11,6 +11,7 @@
  *   STATES   ACC, in the workspace: h of even and of odd steps, then c, each directions x batch x padded
  *            backward: the gradients of r of even and of odd steps, directions x batch x gates x padded, then what
  *            goes to dh besides their products, and dc, as h
+ *            then, with `shares`, the counters of each direction: panels taken of each share, and panels done
  *
  * Sequences are ranked by their lengths: row r of step t is row FIRST_ROW(t) + r.  A state that no step wrote yet is the
  * first one in both places, and a gradient 0, so that sequences that begin later need no rule of their own.
@@ -71,6 +72,12 @@
 #define DELTA_STATE(odd, dir) ((((odd)&1) * s.dirs + (dir)) * s.batch * DELTA_ROW)
 #define DH_STATE(dir) ((2 * GATES * s.dirs + (dir)) * s.batch * s.padded)
 #define DC_STATE(dir) (((2 * GATES + 1) * s.dirs + (dir)) * s.batch * s.padded)
+
+/* Counters are ints in lines of their own; `numbers` of STATES come before them. */
+#define COUNTER (64 / (int)sizeof(int))
+#define COUNTERS(numbers) ((__global int *)(states + (numbers)*s.dirs * s.batch * s.padded))
+#define FORWARD_NUMBERS 3
+#define BACKWARD_NUMBERS (2 * GATES + 2)
 
 #define FORWARD_ARGUMENTS                                                                                           \
     __global STORAGE(T) *gates, long gates_offset, __global const ACC *packed, long packed_offset,                  \

@@ -10,8 +10,9 @@
  *   rnn_backward        likewise, in the opposite order
  *   rnn_backward_end    the gradients of the first states
  *
- * Grid:         (blocks of sequences, shares of panels, directions), groups of one work-item.  Sequences do not depend
- *               on each other, so a launch may have all steps; panels do, so with shares it has one.
+ * Grid:         groups of one work-item.  Sequences do not depend on each other: (blocks of sequences, 1, directions).
+ *               SHARED, (1, shares, 1): all groups have a step's panels together, each its share as long as all run,
+ *               and wait for each other; one direction comes after the other, so that its matrix may stay in the caches.
  * Local memory: none.
  * Parameters:   those of layers/rnn.h, below.
  * Bound by:     multiply-adds; by the matrices' memory where a core has few sequences.
@@ -30,6 +31,9 @@
 #endif
 #ifndef HAS_FIRST /* backward: 1: the first states (LSTM: cells) are given */
 #define HAS_FIRST 0
+#endif
+#ifndef SHARED /* 1: groups share panels, 0: each has sequences of its own */
+#define SHARED 0
 #endif
 #include "layers/rnn.h"
 #include "conv/cpu/register_tile.h"
@@ -149,63 +153,139 @@ KERNEL rnn_pack(__global const STORAGE(T) *w, long w_offset, __global ACC *packe
     }
 }
 
-#define MY_SHARE                                                                                       \
-    const long block = get_group_id(0), blocks = get_num_groups(0), dir = get_group_id(2);             \
-    const long share = get_group_id(1), shares = get_num_groups(1);                                    \
-    const long begin = block * s.batch / blocks, limit = (block + 1) * s.batch / blocks;               \
-    const long first_panel = share * PANELS / shares, last_panel = (share + 1) * PANELS / shares;      \
-    vec sums[ROWS_0 * WIDTH];                                                                          \
-    packed += dir * PANELS * DEPTH * WIDTH * VEC
+#define PANEL(number) (packed + (dir * PANELS + (number)) * DEPTH * WIDTH * VEC)
+
+#if SHARED
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_ia32_pause)
+#define PAUSE() __builtin_ia32_pause()
+#endif
+#endif
+#ifndef PAUSE
+#define PAUSE()
+#endif
+
+/* A number below `count` that nobody had in this turn, or `count`. */
+static inline int take(volatile __global int *taken, uint turn, int count)
+{
+    const uint limit = (turn + 1) * (uint)count;
+    for (int old = *taken;;) {
+        if ((int)((uint)old - limit) >= 0)
+            return count;
+        const int now = atomic_cmpxchg(taken, old, (int)((uint)old + 1));
+        if (now == old)
+            return (int)((uint)old - limit) + count;
+        old = now;
+    }
+}
+
+/* The next panel of a step: of the group's own, which stay in its core's cache, then of those that others have not begun.
+ * Every other step begins where the last one ended, at what was read last.  `from` is how many groups were asked. */
+static inline long next_panel(volatile __global int *counters, uint turn, long share, long shares, long panels, int *from)
+{
+    for (; *from < shares; ++*from) {
+        const long of = (share + *from) % shares, first = of * panels / shares;
+        const int count = (int)((of + 1) * panels / shares - first), i = take(counters + of * COUNTER, turn, count);
+        if (i < count)
+            return first + (turn & 1 ? count - 1 - i : i);
+    }
+    return -1;
+}
+
+/* Until all panels of the step are done.  Who waits has none left to begin, and whoever began one runs: so this ends,
+ * however few groups run at a time.  PoCL's atomics order what lies before and behind them. */
+static inline void wait_for_all(volatile __global int *done, int mine, uint turn, long panels)
+{
+    const uint all = (turn + 1) * (uint)panels;
+    for (int now = atomic_add(done, mine) + mine; (int)((uint)now - all) < 0;) {
+        PAUSE();
+        now = *done;
+        if ((int)((uint)now - all) >= 0)
+            now = atomic_add(done, 0);
+    }
+}
+
+#define FOR_DIRECTIONS                                                                                    \
+    const long share = get_group_id(1), shares = get_num_groups(1), begin = 0, limit = s.batch;           \
+    vec sums[ROWS_0 * WIDTH];                                                                             \
+    for (long dir = 0; dir < s.dirs; dir++)
+#define OF_DIRECTION(numbers)                                                                             \
+    volatile __global int *counters = COUNTERS(numbers) + dir * (shares + 1) * COUNTER;                   \
+    uint turn = 0;
+#define FOR_PANELS                                                                                        \
+    int asked = 0, mine = 0;                                                                              \
+    for (long number; (number = next_panel(counters, turn, share, shares, PANELS, &asked)) >= 0; mine++)
+#define END_OF_STEP                                                                                       \
+    wait_for_all(counters + shares * COUNTER, mine, turn, PANELS);                                        \
+    turn++;
+#else
+#define FOR_DIRECTIONS                                                                                    \
+    const long block = get_group_id(0), blocks = get_num_groups(0), dir = get_group_id(2);                \
+    const long begin = block * s.batch / blocks, limit = (block + 1) * s.batch / blocks;                  \
+    vec sums[ROWS_0 * WIDTH];
+#define OF_DIRECTION(numbers)
+#define FOR_PANELS for (long number = 0; number < PANELS; number++)
+#define END_OF_STEP
+#endif
 
 #if !BACKWARD
 KERNEL rnn_forward(FORWARD_ARGUMENTS)
 {
     FORWARD_OFFSETS;
-    MY_SHARE;
-    for (long k = from; k < from + count; k++) {
-        const long t = dir ? s.steps - 1 - k : k, end = min(limit, ROWS_OF(t));
-        if (begin >= end)
-            continue;
-        const long base = FIRST_ROW(t);
-        for (long number = first_panel; number < last_panel; number++)
-            for (long rank = begin; rank < end;) {
-                const int rows = multiply(sums, states + H_STATE(k, dir) + rank * s.padded, s.padded,
-                                          packed + number * DEPTH * WIDTH * VEC, DEPTH, end - rank);
-                for (int i = 0; i < rows; i++, rank++)
-                    for (int j = 0; j < UNITS; j++) {
-                        const long u = (number * UNITS + j) * VEC;
-                        if (u < s.hidden)
-                            step_forward(sums + i * WIDTH + j * GATES, gates, x_bias, r_bias, states, y, cells, s, dir,
-                                         rank, base + rank, u, (int)(k & 1));
-                    }
-            }
+    FOR_DIRECTIONS
+    {
+        OF_DIRECTION(FORWARD_NUMBERS)
+        for (long k = from; k < from + count; k++) {
+            const long t = dir ? s.steps - 1 - k : k, end = min(limit, ROWS_OF(t));
+            if (begin >= end)
+                continue;
+            const long base = FIRST_ROW(t);
+            FOR_PANELS
+                for (long rank = begin; rank < end;) {
+                    const int rows = multiply(sums, states + H_STATE(k, dir) + rank * s.padded, s.padded, PANEL(number),
+                                              DEPTH, end - rank);
+                    for (int i = 0; i < rows; i++, rank++)
+                        for (int j = 0; j < UNITS; j++) {
+                            const long u = (number * UNITS + j) * VEC;
+                            if (u < s.hidden)
+                                step_forward(sums + i * WIDTH + j * GATES, gates, x_bias, r_bias, states, y, cells, s,
+                                             dir, rank, base + rank, u, (int)(k & 1));
+                        }
+                }
+            END_OF_STEP
+        }
     }
 }
 #else
 KERNEL rnn_backward(BACKWARD_ARGUMENTS)
 {
     BACKWARD_OFFSETS;
-    MY_SHARE;
-    for (long k = from; k < from + count; k++) {
-        const long t = dir ? k : s.steps - 1 - k, end = min(limit, ROWS_OF(t));
-        if (begin >= end)
-            continue;
-        const long base = FIRST_ROW(t);
-        for (long number = first_panel; number < last_panel; number++)
-            for (long rank = begin; rank < end;) {
-                const int rows = multiply(sums, states + DELTA_STATE(k, dir) + rank * DELTA_ROW, DELTA_ROW,
-                                          packed + number * DEPTH * WIDTH * VEC, DEPTH, end - rank);
-                for (int i = 0; i < rows; i++, rank++)
-                    for (int j = 0; j < UNITS; j++) {
-                        const long u = (number * UNITS + j) * VEC;
-                        if (u < s.hidden)
-                            step_backward(sums[i * WIDTH + j], dy, y, gates, cells, deltas, inner, first, table, states,
-                                          s, dir, t, rank, base + rank, u, (int)(k & 1));
-                    }
-            }
+    FOR_DIRECTIONS
+    {
+        OF_DIRECTION(BACKWARD_NUMBERS)
+        for (long k = from; k < from + count; k++) {
+            const long t = dir ? k : s.steps - 1 - k, end = min(limit, ROWS_OF(t));
+            if (begin >= end)
+                continue;
+            const long base = FIRST_ROW(t);
+            FOR_PANELS
+                for (long rank = begin; rank < end;) {
+                    const int rows = multiply(sums, states + DELTA_STATE(k, dir) + rank * DELTA_ROW, DELTA_ROW,
+                                              PANEL(number), DEPTH, end - rank);
+                    for (int i = 0; i < rows; i++, rank++)
+                        for (int j = 0; j < UNITS; j++) {
+                            const long u = (number * UNITS + j) * VEC;
+                            if (u < s.hidden)
+                                step_backward(sums[i * WIDTH + j], dy, y, gates, cells, deltas, inner, first, table,
+                                              states, s, dir, t, rank, base + rank, u, (int)(k & 1));
+                        }
+                }
+            END_OF_STEP
+        }
     }
 }
 
+/* Grid: (blocks of sequences, shares of panels, directions). */
 KERNEL rnn_backward_end(__global STORAGE(T) *dhx, long dhx_offset, __global const ACC *packed, long packed_offset,
                         __global ACC *states, long states_offset, __global const int *table, long table_offset,
                         const mx_rnn s)
@@ -214,12 +294,14 @@ KERNEL rnn_backward_end(__global STORAGE(T) *dhx, long dhx_offset, __global cons
     packed += packed_offset;
     states += states_offset;
     table += table_offset;
-    MY_SHARE;
-    for (long number = first_panel; number < last_panel; number++)
+    const long block = get_group_id(0), blocks = get_num_groups(0), share = get_group_id(1), shares = get_num_groups(1);
+    const long dir = get_group_id(2), begin = block * s.batch / blocks, limit = (block + 1) * s.batch / blocks;
+    vec sums[ROWS_0 * WIDTH];
+    for (long number = share * PANELS / shares; number < (share + 1) * PANELS / shares; number++)
         for (long rank = begin; rank < limit;) {
             const int odd = last_odd(table, s, dir, rank);
-            const int rows = multiply(sums, states + DELTA_STATE(odd, dir) + rank * DELTA_ROW, DELTA_ROW,
-                                      packed + number * DEPTH * WIDTH * VEC, DEPTH, UNEVEN ? 1 : limit - rank);
+            const int rows = multiply(sums, states + DELTA_STATE(odd, dir) + rank * DELTA_ROW, DELTA_ROW, PANEL(number),
+                                      DEPTH, UNEVEN ? 1 : limit - rank);
             for (int i = 0; i < rows; i++, rank++)
                 for (int j = 0; j < UNITS; j++) {
                     const long u = (number * UNITS + j) * VEC;

@@ -34,12 +34,16 @@ cdef extern from "layers/rnn_args.h":
         int64_t dirs, batch, steps, rows
         int64_t first
         int64_t input
+        int64_t shares
         int64_t outer[2]
 
 cdef enum:
     ALIGNED = 256              # bytes, of regions of the workspace
-    LAUNCH_FLOPS = 1 << 21     # that a core of a CPU does while a launch begins and ends
-    READING = 8                # that it does while it reads a number
+    CORE_CACHE = 1 << 20       # bytes of a matrix that a core of a CPU keeps near
+    READING_NEAR = 8           # multiplications and additions that it does while it reads a number from there
+    READING_FAR = 28           # likewise from beyond; they do not overlap
+    WAITING = 1 << 17          # that it does while cores wait for each other
+    COUNTER = 64               # bytes of a counter
     SHARES = 4                 # work-groups of a CPU that copies, for each core
     SHARE = 1 << 12            # numbers that are worth another one
     TEAM = 256                 # work-items of a group of a GPU
@@ -89,6 +93,12 @@ cdef class OpenCLRNN(OpenCLLayer):
 cdef tuple _place(int slot, int64_t offset=0):
     """A slot and where in it something begins, in bytes."""
     return slot, offset
+
+
+cdef int64_t _step_flops(int64_t rows, int64_t numbers, int64_t cores, int64_t size) noexcept:
+    """What a core of a CPU could do while a step runs: of a matrix of so many numbers, which cores share."""
+    cdef int64_t mine = ceil_div(numbers, cores)
+    return mine * max(2 * rows, READING_NEAR) + max(0, min(mine, 2 * (mine - CORE_CACHE // size))) * READING_FAR
 
 
 cdef class RNNOffer(Offer):
@@ -284,7 +294,7 @@ cdef class RNNOffer(Offer):
         cdef const mx_rnn_problem* p = self.p
         cdef Device dev = self.device
         cdef dict defines = self._defines()
-        cdef int64_t width = 1 if backward else self.gates, units, panels, flops, cores
+        cdef int64_t width = 1 if backward else self.gates, units, panels, shared, cores
         defines["BACKWARD"] = int(backward)
         if not dev.is_cpu:
             self._gpu_shape(width, defines, grid)
@@ -295,13 +305,14 @@ cdef class RNNOffer(Offer):
             units = 4
         panels = ceil_div(p.hidden, units * lanes)
         defines.update(VEC=lanes, UNITS=units, MANY=int(dev.vector_bytes == 64))
-        cores = ceil_div(dev.compute_units, p.dirs)
-        grid[0], grid[1], grid[2] = min(cores, p.batch), 1, 1
-        if grid[0] < cores:
-            # Of few sequences a step takes as long as reading the matrices.
-            flops = max(2 * ceil_div(p.batch, grid[0]), READING) * p.hidden * self.lines
-            if flops - flops * grid[0] // cores > LAUNCH_FLOPS:
-                grid[0], grid[1] = 1, min(cores, panels)
+        grid[0], grid[1], grid[2] = min(ceil_div(dev.compute_units, p.dirs), p.batch), 1, 1
+        self.s.shares, cores = 0, min(dev.compute_units, panels)
+        if cores > 1:
+            shared = p.dirs * (_step_flops(p.batch, p.hidden * self.lines, cores, self.acc) + WAITING)
+            if shared < _step_flops(ceil_div(p.batch, grid[0]), p.hidden * self.lines, 1, self.acc):
+                grid[0], grid[1] = 1, cores
+                self.s.shares = cores
+        defines["SHARED"] = int(self.s.shares > 0)
         return defines
 
     cdef int _gpu_shape(self, int64_t width, dict defines, int64_t* grid) except -1:
@@ -328,8 +339,10 @@ cdef class RNNOffer(Offer):
         return 0
 
     cdef int64_t _behind(self, dict defines) except -1:
-        """Numbers behind the states that groups of a GPU read, and drop."""
-        return 0 if self.device.is_cpu else defines["ROWS"] * self.gates * self.s.padded
+        """Numbers behind the states: counters of a CPU, or what groups of a GPU read, and drop."""
+        if self.device.is_cpu:
+            return self.p.dirs * (self.s.shares + 1) * COUNTER // self.acc if self.s.shares else 0
+        return defines["ROWS"] * self.gates * self.s.padded
 
     cdef tuple _panels(self, dict defines, const int64_t* grid, bint backward):
         """A region for the state's matrices as panels."""
@@ -350,12 +363,14 @@ cdef class RNNOffer(Offer):
                      struct_arg(&self.s, sizeof(mx_rnn))), (groups * local,), (local,))
 
     cdef int _run(self, str entry, dict defines, const int64_t* grid, tuple args) except -1:
-        """All steps of a layer: one launch where groups do not need each other's results, else a launch a step."""
+        """All steps of a layer: one launch on a CPU, where groups can wait for each other, else a launch a step."""
         cdef KernelSpec spec = KernelSpec("layers/rnn_cpu.cl" if self.device.is_cpu else "layers/rnn_gpu.cl", entry,
                                           **defines)
         cdef int steps = <int> self.p.steps
         cdef tuple sizes = (grid[0] * grid[2], grid[1], self.p.dirs), local = (grid[2], 1, 1)
-        if self.device.is_cpu and grid[1] == 1:
+        if self.device.is_cpu:
+            if self.s.shares:
+                sizes = (1, grid[1], 1)
             self.items.append(Step(spec, (*args, Arg.int32(0), Arg.int32(steps)), sizes, local))
         else:
             self.items.append(Step(spec, (*args, Arg.turn(), Arg.int32(1)), sizes, local, steps))

@@ -33,12 +33,16 @@ cdef enum:
     ENOUGH_ITEMS = 64        # more only repeat what a work-item begins with
     LEAST_SPLIT = 256         # pixels of a split of backward weights
     CACHE_LINE = 64
+    CORE_CACHE = 1 << 20     # bytes of filters that a core keeps near
     MOST_COLUMNS = 256       # of a work-item of backward weights with vectors of 64 bytes; their sums stay in a cache
     ITEMS_A_CORE = 4         # that backward weights should leave
     LARGEST_CHUNK = 192      # filters of a work-item of backward weights
 
 cdef tuple DATA = (("CHUNK", (48, 96, 192), 48), ("K_BLOCK", (128, 256, 512), 256))
 cdef tuple WEIGHTS = (("K_CHUNK", (48, 96, LARGEST_CHUNK), LARGEST_CHUNK), ("P_BLOCK", (32, 64, 128), 128))
+
+# A chunk of pixels reads all filters: those that no core keeps near are read for more pixels at once.
+cdef tuple MANY_FILTERS = (192, 256)
 
 cdef extern from "miopyx/kernels/conv/cpu/implicit_nhwc_args.h" nogil:
     ctypedef struct mx_nhwc:
@@ -178,7 +182,11 @@ cdef class _Nhwc(ConvSolver):
         return _values(WEIGHTS if p.direction == MX_BACKWARD_WEIGHTS else DATA)
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
-        return _usual(WEIGHTS if p.direction == MX_BACKWARD_WEIGHTS else DATA)
+        if p.direction == MX_BACKWARD_WEIGHTS:
+            return _usual(WEIGHTS)
+        if p.w.len[0] * p.w.len[1] * spatial_size(&p.w) * acc_size(p) > CORE_CACHE:
+            return MANY_FILTERS
+        return _usual(DATA)
 
 
 cdef class _NhwcData(_Nhwc):

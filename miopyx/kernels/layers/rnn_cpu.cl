@@ -32,6 +32,9 @@
 #ifndef HAS_FIRST /* backward: 1: the first states (LSTM: cells) are given */
 #define HAS_FIRST 0
 #endif
+#ifndef FAR /* 1: the panels of a core do not stay in its cache, so that the next one is fetched ahead */
+#define FAR 0
+#endif
 #ifndef SHARED /* 1: groups share panels, 0: each has sequences of its own */
 #define SHARED 0
 #endif
@@ -71,10 +74,27 @@ typedef V vec;
 #define DEPTH (BACKWARD ? GATES * s.padded : s.padded)
 #define PANELS ((s.hidden + UNITS * VEC - 1) / (UNITS * VEC))
 
-/* sums[ROWS][VECTORS] = sum over k of a[row][k] panel[k][VECTORS]. */
+/* What a tile's rows read besides the states comes from far away, a line of each row and gate, so it is asked for before
+ * the product: without this the cores wait for it a third of the time. */
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_prefetch)
+#define PREFETCH(p) __builtin_prefetch((const void *)(ulong)(p))
+#endif
+#endif
+#ifndef PREFETCH
+#define PREFETCH(p)
+#endif
+#if FAR
+#define FETCH_NEXT(p) PREFETCH(p)
+#else
+#define FETCH_NEXT(p)
+#endif
+
+/* sums[ROWS][VECTORS] = sum over k of a[row][k] panel[k][VECTORS]; a line at every `every` numbers of `next` is fetched
+ * meanwhile. */
 #define DEFINE_MULTIPLY(NAME, ROWS)                                                                            \
     NOINLINE void NAME(vec *restrict sums, __global const ACC *restrict first, long stride,                    \
-                       __global const ACC *restrict panel, long depth)                                         \
+                       __global const ACC *restrict panel, long depth, __global const ACC *next, long every)   \
     {                                                                                                          \
         for (long from = 0; from < depth; from += BLOCK_TERMS) {                                               \
             const long end = min(depth, from + BLOCK_TERMS);                                                   \
@@ -85,6 +105,7 @@ typedef V vec;
             FOR_TILE(ROWS, WIDTH, t[i][j] = (vec)0;)                                                           \
             for (long k = from; k < end; k++) {                                                                \
                 vec b[WIDTH];                                                                                  \
+                FETCH_NEXT(next + k * every);                                                                  \
                 _Pragma("unroll") for (int j = 0; j < WIDTH; j++)                                              \
                     b[j] = GET_ACC(panel, (k * WIDTH + j) * VEC);                                              \
                 OUTER_PRODUCT(ROWS, WIDTH, t, a[i][k], b[j])                                                   \
@@ -100,26 +121,27 @@ DEFINE_MULTIPLY(multiply_4, 1)
 
 /* Of `left` rows as many as a tile takes; returns their number. */
 static inline int multiply(vec *restrict sums, __global const ACC *restrict first, long stride,
-                           __global const ACC *restrict panel, long depth, long left)
+                           __global const ACC *restrict panel, long depth, __global const ACC *next, long every,
+                           long left)
 {
     const long tiles = (left + ROWS_0 - 1) / ROWS_0, even = (left + tiles - 1) / tiles;
     if (even >= ROWS_0) {
-        multiply_0(sums, first, stride, panel, depth);
+        multiply_0(sums, first, stride, panel, depth, next, every);
         return ROWS_0;
     }
     if (even >= ROWS_1) {
-        multiply_1(sums, first, stride, panel, depth);
+        multiply_1(sums, first, stride, panel, depth, next, every);
         return ROWS_1;
     }
     if (even >= ROWS_2) {
-        multiply_2(sums, first, stride, panel, depth);
+        multiply_2(sums, first, stride, panel, depth, next, every);
         return ROWS_2;
     }
     if (even >= ROWS_3) {
-        multiply_3(sums, first, stride, panel, depth);
+        multiply_3(sums, first, stride, panel, depth, next, every);
         return ROWS_3;
     }
-    multiply_4(sums, first, stride, panel, depth);
+    multiply_4(sums, first, stride, panel, depth, next, every);
     return 1;
 }
 
@@ -153,16 +175,6 @@ KERNEL rnn_pack(__global const STORAGE(T) *w, long w_offset, __global ACC *packe
     }
 }
 
-/* What a tile's rows read besides the states comes from far away, a line of each row and gate, so it is asked for before
- * the product: without this the cores wait for it a third of the time. */
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_prefetch)
-#define PREFETCH(p) __builtin_prefetch((const void *)(ulong)(p))
-#endif
-#endif
-#ifndef PREFETCH
-#define PREFETCH(p)
-#endif
 #define ROW_GATES(row) (gates + (dir * s.rows + (row)) * GATES * s.hidden)
 #define ROW_CELLS(row) (cells + (dir * s.rows + (row)) * s.hidden)
 #define ROW_OUT(y, row) ((y) + (row)*s.dirs * s.hidden + dir * s.hidden)
@@ -171,6 +183,10 @@ KERNEL rnn_pack(__global const STORAGE(T) *w, long w_offset, __global ACC *packe
         for (long u = number * UNITS * VEC, j = 0; j < UNITS; j++, u += VEC)
 
 #define PANEL(number) (packed + (dir * PANELS + (number)) * DEPTH * WIDTH * VEC)
+
+/* The tiles of a panel share the lines of the next one among them. */
+#define EVERY (WIDTH * VEC * ROWS_0 / (end - begin + ROWS_0 - 1))
+#define NEXT_LINES PANEL(next) + (rank - begin) * DEPTH * WIDTH * VEC / (end - begin), EVERY
 
 #if SHARED
 #if defined(__has_builtin)
@@ -232,6 +248,7 @@ static inline void wait_for_all(volatile __global int *done, int mine, uint turn
 #define FOR_PANELS                                                                                        \
     int asked = 0, mine = 0;                                                                              \
     for (long number; (number = next_panel(counters, turn, share, shares, PANELS, &asked)) >= 0; mine++)
+#define NEXT_PANEL clamp(turn & 1 ? number - 1 : number + 1, 0L, PANELS - 1)
 #define END_OF_STEP                                                                                       \
     wait_for_all(counters + shares * COUNTER, mine, turn, PANELS);                                        \
     turn++;
@@ -242,6 +259,7 @@ static inline void wait_for_all(volatile __global int *done, int mine, uint turn
     vec sums[ROWS_0 * WIDTH];
 #define OF_DIRECTION(numbers)
 #define FOR_PANELS for (long number = 0; number < PANELS; number++)
+#define NEXT_PANEL (number + 1 < PANELS ? number + 1 : 0)
 #define END_OF_STEP
 #endif
 
@@ -258,12 +276,14 @@ KERNEL rnn_forward(FORWARD_ARGUMENTS)
                 continue;
             const long base = FIRST_ROW(t);
             FOR_PANELS
+            {
+                const long next = NEXT_PANEL;
                 for (long rank = begin; rank < end;) {
                     FOR_NEXT_ROWS
                         for (int g = 0; g < GATES; g++)
                             PREFETCH(ROW_GATES(row) + g * s.hidden + u);
                     const int rows = multiply(sums, states + H_STATE(k, dir) + rank * s.padded, s.padded, PANEL(number),
-                                              DEPTH, end - rank);
+                                              DEPTH, NEXT_LINES, end - rank);
                     for (int i = 0; i < rows; i++, rank++)
                         for (int j = 0; j < UNITS; j++) {
                             const long u = (number * UNITS + j) * VEC;
@@ -272,6 +292,7 @@ KERNEL rnn_forward(FORWARD_ARGUMENTS)
                                              dir, rank, base + rank, u, (int)(k & 1));
                         }
                 }
+            }
             END_OF_STEP
         }
     }
@@ -289,6 +310,8 @@ KERNEL rnn_backward(BACKWARD_ARGUMENTS)
                 continue;
             const long base = FIRST_ROW(t);
             FOR_PANELS
+            {
+                const long next = NEXT_PANEL;
                 for (long rank = begin; rank < end;) {
                     FOR_NEXT_ROWS
                     {
@@ -301,7 +324,7 @@ KERNEL rnn_backward(BACKWARD_ARGUMENTS)
                             PREFETCH(ROW_CELLS(row) + u);
                     }
                     const int rows = multiply(sums, states + DELTA_STATE(k, dir) + rank * DELTA_ROW, DELTA_ROW,
-                                              PANEL(number), DEPTH, end - rank);
+                                              PANEL(number), DEPTH, NEXT_LINES, end - rank);
                     for (int i = 0; i < rows; i++, rank++)
                         for (int j = 0; j < UNITS; j++) {
                             const long u = (number * UNITS + j) * VEC;
@@ -310,6 +333,7 @@ KERNEL rnn_backward(BACKWARD_ARGUMENTS)
                                               states, s, dir, t, rank, base + rank, u, (int)(k & 1));
                         }
                 }
+            }
             END_OF_STEP
         }
     }
@@ -331,7 +355,7 @@ KERNEL rnn_backward_end(__global STORAGE(T) *dhx, long dhx_offset, __global cons
         for (long rank = begin; rank < limit;) {
             const int odd = last_odd(table, s, dir, rank);
             const int rows = multiply(sums, states + DELTA_STATE(odd, dir) + rank * DELTA_ROW, DELTA_ROW, PANEL(number),
-                                      DEPTH, UNEVEN ? 1 : limit - rank);
+                                      DEPTH, PANEL(number), 0, UNEVEN ? 1 : limit - rank);
             for (int i = 0; i < rows; i++, rank++)
                 for (int j = 0; j < UNITS; j++) {
                     const long u = (number * UNITS + j) * VEC;

@@ -313,6 +313,7 @@ cdef class RNNOffer(Offer):
                 grid[0], grid[1] = 1, cores
                 self.s.shares = cores
         defines["SHARED"] = int(self.s.shares > 0)
+        defines["FAR"] = int(p.hidden * self.lines * self.acc > CORE_CACHE * max(1, self.s.shares))
         return defines
 
     cdef int _gpu_shape(self, int64_t width, dict defines, int64_t* grid) except -1:

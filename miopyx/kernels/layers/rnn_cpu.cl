@@ -43,6 +43,12 @@
 
 #define KERNEL __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 typedef V vec;
+/* vload makes the compiler take whole registers, see NOINLINE. */
+#if VEC > 1
+#define READ(p) VJOIN(vload)(0, p)
+#else
+#define READ(p) *(p)
+#endif
 #define VECTORS (BACKWARD ? UNITS : UNITS * GATES)
 #if BACKWARD || GATES == 1
 #define WIDTH UNITS
@@ -107,7 +113,7 @@ typedef V vec;
                 vec b[WIDTH];                                                                                  \
                 FETCH_NEXT(next + k * every);                                                                  \
                 _Pragma("unroll") for (int j = 0; j < WIDTH; j++)                                              \
-                    b[j] = GET_ACC(panel, (k * WIDTH + j) * VEC);                                              \
+                    b[j] = READ(panel + (k * WIDTH + j) * VEC);                                                \
                 OUTER_PRODUCT(ROWS, WIDTH, t, a[i][k], b[j])                                                   \
             }                                                                                                  \
             FOR_TILE(ROWS, WIDTH, sums[i * WIDTH + j] = from == 0 ? t[i][j] : sums[i * WIDTH + j] + t[i][j];)  \

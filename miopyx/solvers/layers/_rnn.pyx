@@ -43,6 +43,7 @@ cdef enum:
     READING_NEAR = 8           # multiplications and additions that it does while it reads a number from there
     READING_FAR = 28           # likewise from beyond; they do not overlap
     WAITING = 1 << 17          # that it does while cores wait for each other
+    FETCHING = 6               # sequences from which on panels are fetched ahead
     COUNTER = 64               # bytes of a counter
     SHARES = 4                 # work-groups of a CPU that copies, for each core
     SHARE = 1 << 12            # numbers that are worth another one
@@ -99,6 +100,16 @@ cdef int64_t _step_flops(int64_t rows, int64_t numbers, int64_t cores, int64_t s
     """What a core of a CPU could do while a step runs: of a matrix of so many numbers, which cores share."""
     cdef int64_t mine = ceil_div(numbers, cores)
     return mine * max(2 * rows, READING_NEAR) + max(0, min(mine, 2 * (mine - CORE_CACHE // size))) * READING_FAR
+
+
+cdef int64_t _shared_units(int64_t vectors, int64_t cores) noexcept:
+    """Vectors of a panel where cores share the panels: wide ones need fewer loads, narrow ones are dealt out evenly."""
+    cdef int64_t units, cost, best = 0, least = 0
+    for units, cost in ((4, 20), (2, 21), (1, 24)):  # of a vector in such a tile
+        cost *= units * ceil_div(ceil_div(vectors, units), cores)
+        if best == 0 or cost < least:
+            best, least = units, cost
+    return best
 
 
 cdef class RNNOffer(Offer):
@@ -294,26 +305,29 @@ cdef class RNNOffer(Offer):
         cdef const mx_rnn_problem* p = self.p
         cdef Device dev = self.device
         cdef dict defines = self._defines()
-        cdef int64_t width = 1 if backward else self.gates, units, panels, shared, cores
+        cdef int64_t width = 1 if backward else self.gates, units, vectors, shared, cores
         defines["BACKWARD"] = int(backward)
         if not dev.is_cpu:
             self._gpu_shape(width, defines, grid)
             return defines
         lanes = dev.vector_bytes // self.acc
-        units = min(4, ceil_div(p.hidden, lanes)) if width == 1 else 1
+        vectors = ceil_div(p.hidden, lanes)
+        units = min(4, vectors) if width == 1 else 1
         if units == 3:
             units = 4
-        panels = ceil_div(p.hidden, units * lanes)
-        defines.update(VEC=lanes, UNITS=units, MANY=int(dev.vector_bytes == 64))
         grid[0], grid[1], grid[2] = min(ceil_div(dev.compute_units, p.dirs), p.batch), 1, 1
-        self.s.shares, cores = 0, min(dev.compute_units, panels)
+        self.s.shares, cores = 0, min(dev.compute_units, vectors)
         if cores > 1:
             shared = p.dirs * (_step_flops(p.batch, p.hidden * self.lines, cores, self.acc) + WAITING)
             if shared < _step_flops(ceil_div(p.batch, grid[0]), p.hidden * self.lines, 1, self.acc):
-                grid[0], grid[1] = 1, cores
-                self.s.shares = cores
+                if width == 1:
+                    units = _shared_units(vectors, cores)
+                grid[0], grid[1] = 1, min(cores, ceil_div(vectors, units))
+                self.s.shares = grid[1]
+        defines.update(VEC=lanes, UNITS=units, MANY=int(dev.vector_bytes == 64))
         defines["SHARED"] = int(self.s.shares > 0)
-        defines["FAR"] = int(p.hidden * self.lines * self.acc > CORE_CACHE * max(1, self.s.shares))
+        # Of few sequences the products do not last long enough to fetch anything meanwhile.
+        defines["FAR"] = int(p.batch >= FETCHING and p.hidden * self.lines * self.acc > CORE_CACHE * max(1, self.s.shares))
         return defines
 
     cdef int _gpu_shape(self, int64_t width, dict defines, int64_t* grid) except -1:

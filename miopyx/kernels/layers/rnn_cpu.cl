@@ -49,6 +49,7 @@ typedef V vec;
 #else
 #define READ(p) *(p)
 #endif
+#include "conv/cpu/transpose.h"
 #define VECTORS (BACKWARD ? UNITS : UNITS * GATES)
 #if BACKWARD || GATES == 1
 #define WIDTH UNITS
@@ -151,6 +152,21 @@ static inline int multiply(vec *restrict sums, __global const ACC *restrict firs
     return 1;
 }
 
+#if !BACKWARD
+/* VEC rows of w, of which `rows` exist, as columns. */
+NOINLINE void pack_rows(__global ACC *to, __global const STORAGE(T) *w, long rows, long hidden, long padded)
+{
+    for (long k = 0; k < padded; k += VEC) {
+        vec a[VEC];
+        for (int lane = 0; lane < VEC; lane++)
+            a[lane] = lane < rows ? get(w, lane * hidden + k, hidden - k) : (vec)0;
+        transpose(a);
+        for (int i = 0; i < VEC; i++)
+            PUT_ACC(to, (k + i) * WIDTH * VEC, a[i]);
+    }
+}
+#endif
+
 /* w: of each direction (gates * hidden) x hidden. */
 KERNEL rnn_pack(__global const STORAGE(T) *w, long w_offset, __global ACC *packed, long packed_offset, const mx_rnn s)
 {
@@ -170,13 +186,10 @@ KERNEL rnn_pack(__global const STORAGE(T) *w, long w_offset, __global ACC *packe
                             k < s.hidden ? get(of, (g * s.hidden + k) * s.hidden + u, s.hidden - u) : (V)0);
                 }
 #else
-        for (int j = 0; j < WIDTH; j++)
-            for (int lane = 0; lane < VEC; lane++) {
-                const long u = first + (GATES == 1 ? j * VEC : 0) + lane, g = GATES == 1 ? 0 : j;
-                __global const STORAGE(T) *row = of + (g * s.hidden + u) * s.hidden;
-                for (long k = 0; k < s.padded; k++)
-                    panel[(k * WIDTH + j) * VEC + lane] = u < s.hidden && k < s.hidden ? (ACC)LOAD(T)(row, k) : 0;
-            }
+        for (int j = 0; j < WIDTH; j++) {
+            const long u = first + (GATES == 1 ? j * VEC : 0), g = GATES == 1 ? 0 : j;
+            pack_rows(panel + j * VEC, of + (g * s.hidden + u) * s.hidden, s.hidden - u, s.hidden, s.padded);
+        }
 #endif
     }
 }

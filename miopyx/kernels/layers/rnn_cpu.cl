@@ -78,6 +78,7 @@ typedef V vec;
 #define ROWS_2 (MANY ? 4 : 2)
 #define ROWS_3 2
 #endif
+#define MOST_ROWS 96 /* whose sums are made at a time; a multiple of ROWS_0 */
 #define DEPTH (BACKWARD ? GATES * s.padded : s.padded)
 #define PANELS ((s.hidden + UNITS * VEC - 1) / (UNITS * VEC))
 
@@ -97,28 +98,25 @@ typedef V vec;
 #define FETCH_NEXT(p)
 #endif
 
-/* sums[ROWS][VECTORS] = sum over k of a[row][k] panel[k][VECTORS]; a line at every `every` numbers of `next` is fetched
- * meanwhile. */
+/* sums[ROWS][VECTORS] = or += sum over k of a[row][k] panel[k][VECTORS]; a line at every `every` numbers of `next` is
+ * fetched meanwhile. */
 #define DEFINE_MULTIPLY(NAME, ROWS)                                                                            \
-    NOINLINE void NAME(vec *restrict sums, __global const ACC *restrict first, long stride,                    \
+    NOINLINE void NAME(bool add, vec *restrict sums, __global const ACC *restrict first, long stride,          \
                        __global const ACC *restrict panel, long depth, __global const ACC *next, long every)   \
     {                                                                                                          \
-        for (long from = 0; from < depth; from += BLOCK_TERMS) {                                               \
-            const long end = min(depth, from + BLOCK_TERMS);                                                   \
-            vec t[ROWS][WIDTH];                                                                                \
-            __global const ACC *a[ROWS];                                                                       \
-            _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                                   \
-                a[i] = first + i * stride;                                                                     \
-            FOR_TILE(ROWS, WIDTH, t[i][j] = (vec)0;)                                                           \
-            for (long k = from; k < end; k++) {                                                                \
-                vec b[WIDTH];                                                                                  \
-                FETCH_NEXT(next + k * every);                                                                  \
-                _Pragma("unroll") for (int j = 0; j < WIDTH; j++)                                              \
-                    b[j] = READ(panel + (k * WIDTH + j) * VEC);                                                \
-                OUTER_PRODUCT(ROWS, WIDTH, t, a[i][k], b[j])                                                   \
-            }                                                                                                  \
-            FOR_TILE(ROWS, WIDTH, sums[i * WIDTH + j] = from == 0 ? t[i][j] : sums[i * WIDTH + j] + t[i][j];)  \
+        vec t[ROWS][WIDTH];                                                                                    \
+        __global const ACC *a[ROWS];                                                                           \
+        _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                                       \
+            a[i] = first + i * stride;                                                                         \
+        FOR_TILE(ROWS, WIDTH, t[i][j] = (vec)0;)                                                               \
+        for (long k = 0; k < depth; k++) {                                                                     \
+            vec b[WIDTH];                                                                                      \
+            FETCH_NEXT(next + k * every);                                                                      \
+            _Pragma("unroll") for (int j = 0; j < WIDTH; j++)                                                  \
+                b[j] = READ(panel + (k * WIDTH + j) * VEC);                                                    \
+            OUTER_PRODUCT(ROWS, WIDTH, t, a[i][k], b[j])                                                       \
         }                                                                                                      \
+        FOR_TILE(ROWS, WIDTH, sums[i * WIDTH + j] = add ? sums[i * WIDTH + j] + t[i][j] : t[i][j];)            \
     }
 DEFINE_MULTIPLY(multiply_0, ROWS_0)
 DEFINE_MULTIPLY(multiply_1, ROWS_1)
@@ -126,30 +124,38 @@ DEFINE_MULTIPLY(multiply_2, ROWS_2)
 DEFINE_MULTIPLY(multiply_3, ROWS_3)
 DEFINE_MULTIPLY(multiply_4, 1)
 
-/* Of `left` rows as many as a tile takes; returns their number. */
-static inline int multiply(vec *restrict sums, __global const ACC *restrict first, long stride,
-                           __global const ACC *restrict panel, long depth, __global const ACC *next, long every,
-                           long left)
+/* The products of MOST_ROWS rows or fewer with a panel.  All rows pass over BLOCK_TERMS terms before the next ones: both
+ * operands' blocks stay in a core's cache.  The tiles share the lines of the panel `next`. */
+NOINLINE void multiply(vec *restrict sums, __global const ACC *restrict first, long stride, long rows,
+                       __global const ACC *restrict panel, long depth, __global const ACC *next)
 {
-    const long tiles = (left + ROWS_0 - 1) / ROWS_0, even = (left + tiles - 1) / tiles;
-    if (even >= ROWS_0) {
-        multiply_0(sums, first, stride, panel, depth, next, every);
-        return ROWS_0;
+    const long every = WIDTH * VEC * ROWS_0 / (rows + ROWS_0 - 1);
+    for (long from = 0; from < depth; from += BLOCK_TERMS) {
+        const long terms = min(depth - from, (long)BLOCK_TERMS);
+        for (long i = 0; i < rows;) {
+            const long left = rows - i, tiles = (left + ROWS_0 - 1) / ROWS_0, even = (left + tiles - 1) / tiles;
+            const bool add = from > 0;
+            vec *to = sums + i * WIDTH;
+            __global const ACC *a = first + i * stride + from, *b = panel + from * WIDTH * VEC;
+            __global const ACC *then = next + (from + i * terms / rows) * WIDTH * VEC;
+            if (even >= ROWS_0) {
+                multiply_0(add, to, a, stride, b, terms, then, every);
+                i += ROWS_0;
+            } else if (even >= ROWS_1) {
+                multiply_1(add, to, a, stride, b, terms, then, every);
+                i += ROWS_1;
+            } else if (even >= ROWS_2) {
+                multiply_2(add, to, a, stride, b, terms, then, every);
+                i += ROWS_2;
+            } else if (even >= ROWS_3) {
+                multiply_3(add, to, a, stride, b, terms, then, every);
+                i += ROWS_3;
+            } else {
+                multiply_4(add, to, a, stride, b, terms, then, every);
+                i++;
+            }
+        }
     }
-    if (even >= ROWS_1) {
-        multiply_1(sums, first, stride, panel, depth, next, every);
-        return ROWS_1;
-    }
-    if (even >= ROWS_2) {
-        multiply_2(sums, first, stride, panel, depth, next, every);
-        return ROWS_2;
-    }
-    if (even >= ROWS_3) {
-        multiply_3(sums, first, stride, panel, depth, next, every);
-        return ROWS_3;
-    }
-    multiply_4(sums, first, stride, panel, depth, next, every);
-    return 1;
 }
 
 #if !BACKWARD
@@ -197,15 +203,11 @@ KERNEL rnn_pack(__global const STORAGE(T) *w, long w_offset, __global ACC *packe
 #define ROW_GATES(row) (gates + (dir * s.rows + (row)) * GATES * s.hidden)
 #define ROW_CELLS(row) (cells + (dir * s.rows + (row)) * s.hidden)
 #define ROW_OUT(y, row) ((y) + (row)*s.dirs * s.hidden + dir * s.hidden)
-#define FOR_NEXT_ROWS                                                           \
-    for (long row = base + rank; row < base + min(end, rank + ROWS_0); row++)   \
-        for (long u = number * UNITS * VEC, j = 0; j < UNITS; j++, u += VEC)
+#define FOR_ROWS(low, high)                                                     \
+    for (long rank = low; rank < high; rank++)                                  \
+        for (long j = 0, u = number * UNITS * VEC; j < UNITS; j++, u += VEC)
 
 #define PANEL(number) (packed + (dir * PANELS + (number)) * DEPTH * WIDTH * VEC)
-
-/* The tiles of a panel share the lines of the next one among them. */
-#define EVERY (WIDTH * VEC * ROWS_0 / (end - begin + ROWS_0 - 1))
-#define NEXT_LINES PANEL(next) + (rank - begin) * DEPTH * WIDTH * VEC / (end - begin), EVERY
 
 #if SHARED
 #if defined(__has_builtin)
@@ -259,7 +261,7 @@ static inline void wait_for_all(volatile __global int *done, int mine, uint turn
 
 #define FOR_DIRECTIONS                                                                                    \
     const long share = get_group_id(1), shares = get_num_groups(1), begin = 0, limit = s.batch;           \
-    vec sums[ROWS_0 * WIDTH];                                                                             \
+    vec sums[MOST_ROWS * WIDTH];                                                                          \
     for (long dir = 0; dir < s.dirs; dir++)
 #define OF_DIRECTION(numbers)                                                                             \
     volatile __global int *counters = COUNTERS(numbers) + dir * (shares + 1) * COUNTER;                   \
@@ -275,7 +277,7 @@ static inline void wait_for_all(volatile __global int *done, int mine, uint turn
 #define FOR_DIRECTIONS                                                                                    \
     const long block = get_group_id(0), blocks = get_num_groups(0), dir = get_group_id(2);                \
     const long begin = block * s.batch / blocks, limit = (block + 1) * s.batch / blocks;                  \
-    vec sums[ROWS_0 * WIDTH];
+    vec sums[MOST_ROWS * WIDTH];
 #define OF_DIRECTION(numbers)
 #define FOR_PANELS for (long number = 0; number < PANELS; number++)
 #define NEXT_PANEL (number + 1 < PANELS ? number + 1 : 0)
@@ -295,23 +297,18 @@ KERNEL rnn_forward(FORWARD_ARGUMENTS)
                 continue;
             const long base = FIRST_ROW(t);
             FOR_PANELS
-            {
-                const long next = NEXT_PANEL;
-                for (long rank = begin; rank < end;) {
-                    FOR_NEXT_ROWS
+                for (long low = begin; low < end; low += MOST_ROWS) {
+                    const long high = min(end, low + MOST_ROWS);
+                    FOR_ROWS(low, high)
                         for (int g = 0; g < GATES; g++)
-                            PREFETCH(ROW_GATES(row) + g * s.hidden + u);
-                    const int rows = multiply(sums, states + H_STATE(k, dir) + rank * s.padded, s.padded, PANEL(number),
-                                              DEPTH, NEXT_LINES, end - rank);
-                    for (int i = 0; i < rows; i++, rank++)
-                        for (int j = 0; j < UNITS; j++) {
-                            const long u = (number * UNITS + j) * VEC;
-                            if (u < s.hidden)
-                                step_forward(sums + i * WIDTH + j * GATES, gates, x_bias, r_bias, states, y, cells, s,
-                                             dir, rank, base + rank, u, (int)(k & 1));
-                        }
+                            PREFETCH(ROW_GATES(base + rank) + g * s.hidden + u);
+                    multiply(sums, states + H_STATE(k, dir) + low * s.padded, s.padded, high - low, PANEL(number), DEPTH,
+                             PANEL(NEXT_PANEL));
+                    FOR_ROWS(low, high)
+                        if (u < s.hidden)
+                            step_forward(sums + (rank - low) * WIDTH + j * GATES, gates, x_bias, r_bias, states, y,
+                                         cells, s, dir, rank, base + rank, u, (int)(k & 1));
                 }
-            }
             END_OF_STEP
         }
     }
@@ -327,32 +324,29 @@ KERNEL rnn_backward(BACKWARD_ARGUMENTS)
             const long t = dir ? k : s.steps - 1 - k, end = min(limit, ROWS_OF(t));
             if (begin >= end)
                 continue;
-            const long base = FIRST_ROW(t);
+            const long base = FIRST_ROW(t), before = FIRST_ROW(clamp(dir ? t + 1 : t - 1, 0L, s.steps - 1));
             FOR_PANELS
-            {
-                const long next = NEXT_PANEL;
-                for (long rank = begin; rank < end;) {
-                    FOR_NEXT_ROWS
+                for (long low = begin; low < end; low += MOST_ROWS) {
+                    const long high = min(end, low + MOST_ROWS);
+                    FOR_ROWS(low, high)
                     {
-                        PREFETCH(ROW_OUT(dy, row) + u);
+                        PREFETCH(ROW_OUT(dy, base + rank) + u);
                         if (CELL != 2)
-                            PREFETCH(ROW_OUT(y, row) + u);
+                            PREFETCH(ROW_OUT(y, (CELL == 3 ? before : base) + rank) + u);
+                        else
+                            PREFETCH(ROW_CELLS(before + rank) + u);
                         for (int g = 0; CELL >= 2 && g < GATES; g++)
-                            PREFETCH(ROW_GATES(row) + g * s.hidden + u);
+                            PREFETCH(ROW_GATES(base + rank) + g * s.hidden + u);
                         if (CELL >= 2)
-                            PREFETCH(ROW_CELLS(row) + u);
+                            PREFETCH(ROW_CELLS(base + rank) + u);
                     }
-                    const int rows = multiply(sums, states + DELTA_STATE(k, dir) + rank * DELTA_ROW, DELTA_ROW,
-                                              PANEL(number), DEPTH, NEXT_LINES, end - rank);
-                    for (int i = 0; i < rows; i++, rank++)
-                        for (int j = 0; j < UNITS; j++) {
-                            const long u = (number * UNITS + j) * VEC;
-                            if (u < s.hidden)
-                                step_backward(sums[i * WIDTH + j], dy, y, gates, cells, deltas, inner, first, table,
-                                              states, s, dir, t, rank, base + rank, u, (int)(k & 1));
-                        }
+                    multiply(sums, states + DELTA_STATE(k, dir) + low * DELTA_ROW, DELTA_ROW, high - low, PANEL(number),
+                             DEPTH, PANEL(NEXT_PANEL));
+                    FOR_ROWS(low, high)
+                        if (u < s.hidden)
+                            step_backward(sums[(rank - low) * WIDTH + j], dy, y, gates, cells, deltas, inner, first,
+                                          table, states, s, dir, t, rank, base + rank, u, (int)(k & 1));
                 }
-            }
             END_OF_STEP
         }
     }
@@ -369,19 +363,18 @@ KERNEL rnn_backward_end(__global STORAGE(T) *dhx, long dhx_offset, __global cons
     table += table_offset;
     const long block = get_group_id(0), blocks = get_num_groups(0), share = get_group_id(1), shares = get_num_groups(1);
     const long dir = get_group_id(2), begin = block * s.batch / blocks, limit = (block + 1) * s.batch / blocks;
-    vec sums[ROWS_0 * WIDTH];
+    vec sums[MOST_ROWS * WIDTH];
     for (long number = share * PANELS / shares; number < (share + 1) * PANELS / shares; number++)
-        for (long rank = begin; rank < limit;) {
-            const int odd = last_odd(table, s, dir, rank);
-            const int rows = multiply(sums, states + DELTA_STATE(odd, dir) + rank * DELTA_ROW, DELTA_ROW, PANEL(number),
-                                      DEPTH, PANEL(number), 0, UNEVEN ? 1 : limit - rank);
-            for (int i = 0; i < rows; i++, rank++)
-                for (int j = 0; j < UNITS; j++) {
-                    const long u = (number * UNITS + j) * VEC;
-                    if (u < s.hidden)
-                        put(dhx, STATE_OF(dir, rank) + u, s.hidden - u,
-                            sums[i * WIDTH + j] + GET_ACC(states, DH_STATE(dir) + rank * s.padded + u));
-                }
+        for (long low = begin; low < limit;) {
+            const int odd = last_odd(table, s, dir, low);
+            const long high = UNEVEN ? low + 1 : min(limit, low + MOST_ROWS);
+            multiply(sums, states + DELTA_STATE(odd, dir) + low * DELTA_ROW, DELTA_ROW, high - low, PANEL(number), DEPTH,
+                     PANEL(number));
+            FOR_ROWS(low, high)
+                if (u < s.hidden)
+                    put(dhx, STATE_OF(dir, rank) + u, s.hidden - u,
+                        sums[(rank - low) * WIDTH + j] + GET_ACC(states, DH_STATE(dir) + rank * s.padded + u));
+            low = high;
         }
 }
 #endif

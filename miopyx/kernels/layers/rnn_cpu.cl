@@ -80,6 +80,7 @@ typedef V vec;
 #endif
 #define MOST_ROWS 96 /* whose sums are made at a time; a multiple of ROWS_0 */
 #define DEPTH (BACKWARD ? GATES * s.padded : s.padded)
+#define LAST_BLOCK ((DEPTH - 1) / BLOCK_TERMS * BLOCK_TERMS) /* where it begins */
 #define PANELS ((s.hidden + UNITS * VEC - 1) / (UNITS * VEC))
 
 /* What a tile's rows read besides the states comes from far away, a line of each row and gate, so it is asked for before
@@ -124,13 +125,14 @@ DEFINE_MULTIPLY(multiply_2, ROWS_2)
 DEFINE_MULTIPLY(multiply_3, ROWS_3)
 DEFINE_MULTIPLY(multiply_4, 1)
 
-/* The products of MOST_ROWS rows or fewer with a panel.  All rows pass over BLOCK_TERMS terms before the next ones: both
- * operands' blocks stay in a core's cache.  The tiles share the lines of the panel `next`. */
+/* The products of MOST_ROWS rows or fewer with a panel, of terms from `begin` on, a multiple of BLOCK_TERMS.
+ * All rows pass over BLOCK_TERMS terms before the next ones: both operands' blocks stay in a core's cache.  The tiles
+ * share the lines of the panel `next`. */
 NOINLINE void multiply(vec *restrict sums, __global const ACC *restrict first, long stride, long rows,
-                       __global const ACC *restrict panel, long depth, __global const ACC *next)
+                       __global const ACC *restrict panel, long begin, long depth, __global const ACC *next)
 {
     const long every = WIDTH * VEC * ROWS_0 / (rows + ROWS_0 - 1);
-    for (long from = 0; from < depth; from += BLOCK_TERMS) {
+    for (long from = begin; from < depth; from += BLOCK_TERMS) {
         const long terms = min(depth - from, (long)BLOCK_TERMS);
         for (long i = 0; i < rows;) {
             const long left = rows - i, tiles = (left + ROWS_0 - 1) / ROWS_0, even = (left + tiles - 1) / tiles;
@@ -302,8 +304,8 @@ KERNEL rnn_forward(FORWARD_ARGUMENTS)
                     FOR_ROWS(low, high)
                         for (int g = 0; g < GATES; g++)
                             PREFETCH(ROW_GATES(base + rank) + g * s.hidden + u);
-                    multiply(sums, states + H_STATE(k, dir) + low * s.padded, s.padded, high - low, PANEL(number), DEPTH,
-                             PANEL(NEXT_PANEL));
+                    multiply(sums, states + H_STATE(k, dir) + low * s.padded, s.padded, high - low, PANEL(number), 0,
+                             DEPTH, PANEL(NEXT_PANEL));
                     FOR_ROWS(low, high)
                         if (u < s.hidden)
                             step_forward(sums + (rank - low) * WIDTH + j * GATES, gates, x_bias, r_bias, states, y,
@@ -328,6 +330,8 @@ KERNEL rnn_backward(BACKWARD_ARGUMENTS)
             FOR_PANELS
                 for (long low = begin; low < end; low += MOST_ROWS) {
                     const long high = min(end, low + MOST_ROWS);
+                    __global const ACC *rows = states + DELTA_STATE(k, dir) + low * DELTA_ROW;
+                    multiply(sums, rows, DELTA_ROW, high - low, PANEL(number), 0, LAST_BLOCK, PANEL(NEXT_PANEL));
                     FOR_ROWS(low, high)
                     {
                         PREFETCH(ROW_OUT(dy, base + rank) + u);
@@ -340,8 +344,7 @@ KERNEL rnn_backward(BACKWARD_ARGUMENTS)
                         if (CELL >= 2)
                             PREFETCH(ROW_CELLS(base + rank) + u);
                     }
-                    multiply(sums, states + DELTA_STATE(k, dir) + low * DELTA_ROW, DELTA_ROW, high - low, PANEL(number),
-                             DEPTH, PANEL(NEXT_PANEL));
+                    multiply(sums, rows, DELTA_ROW, high - low, PANEL(number), LAST_BLOCK, DEPTH, PANEL(NEXT_PANEL));
                     FOR_ROWS(low, high)
                         if (u < s.hidden)
                             step_backward(sums[(rank - low) * WIDTH + j], dy, y, gates, cells, deltas, inner, first,
@@ -368,8 +371,8 @@ KERNEL rnn_backward_end(__global STORAGE(T) *dhx, long dhx_offset, __global cons
         for (long low = begin; low < limit;) {
             const int odd = last_odd(table, s, dir, low);
             const long high = UNEVEN ? low + 1 : min(limit, low + MOST_ROWS);
-            multiply(sums, states + DELTA_STATE(odd, dir) + low * DELTA_ROW, DELTA_ROW, high - low, PANEL(number), DEPTH,
-                     PANEL(number));
+            multiply(sums, states + DELTA_STATE(odd, dir) + low * DELTA_ROW, DELTA_ROW, high - low, PANEL(number), 0,
+                     DEPTH, PANEL(number));
             FOR_ROWS(low, high)
                 if (u < s.hidden)
                     put(dhx, STATE_OF(dir, rank) + u, s.hidden - u,

@@ -83,8 +83,8 @@ typedef V vec;
 #define LAST_BLOCK ((DEPTH - 1) / BLOCK_TERMS * BLOCK_TERMS) /* where it begins */
 #define PANELS ((s.hidden + UNITS * VEC - 1) / (UNITS * VEC))
 
-/* What a tile's rows read besides the states comes from far away, a line of each row and gate, so it is asked for before
- * the product: without this the cores wait for it a third of the time. */
+/* What rows read besides the states comes from far away, a line of each row and gate, so it is asked for before the
+ * product: without this the cores wait for it a third of the time. */
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_prefetch)
 #define PREFETCH(p) __builtin_prefetch((const void *)(ulong)(p))
@@ -235,9 +235,10 @@ static inline int take(volatile __global int *taken, uint turn, int count)
     }
 }
 
-/* The next panel of a step: of the group's own, which stay in its core's cache, then of those that others have not begun.
+/* The next panel of a step: of the group's own, which stay in its core's cache, then one that others have not begun.
  * Every other step begins where the last one ended, at what was read last.  `from` is how many groups were asked. */
-static inline long next_panel(volatile __global int *counters, uint turn, long share, long shares, long panels, int *from)
+static inline long next_panel(volatile __global int *counters, uint turn, long share, long shares, long panels,
+                              int *from)
 {
     for (; *from < shares; ++*from) {
         const long of = (share + *from) % shares, first = of * panels / shares;

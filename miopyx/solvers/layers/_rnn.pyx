@@ -327,7 +327,8 @@ cdef class RNNOffer(Offer):
         defines.update(VEC=lanes, UNITS=units, MANY=int(dev.vector_bytes == 64))
         defines["SHARED"] = int(self.s.shares > 0)
         # Of few sequences the products do not last long enough to fetch anything meanwhile.
-        defines["FAR"] = int(p.batch >= FETCHING and p.hidden * self.lines * self.acc > CORE_CACHE * max(1, self.s.shares))
+        defines["FAR"] = int(p.batch >= FETCHING
+                             and p.hidden * self.lines * self.acc > CORE_CACHE * max(1, self.s.shares))
         return defines
 
     cdef int _gpu_shape(self, int64_t width, dict defines, int64_t* grid) except -1:

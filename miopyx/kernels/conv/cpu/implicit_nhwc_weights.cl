@@ -126,8 +126,8 @@ DEFINE_COPY_ROWS(3)
 DEFINE_COPY_ROWS(4)
 #endif
 
-/* A tile of columns: the part that it has of each unit, columns `left` to `right`, and the pixel of the unit's first tap.
- * Taps whose pixels of x are contiguous are one unit. */
+/* A tile of columns: the part that it has of each unit, columns `left` to `right`, and the pixel of the unit's first
+ * tap.  Taps whose pixels of x are contiguous are one unit. */
 typedef struct {
     int j0, used, width, units;
     bool plain; /* one unit, of which the tile has whole vectors */

@@ -34,7 +34,7 @@ cdef enum:
     LEAST_SPLIT = 256         # pixels of a split of backward weights
     CACHE_LINE = 64
     CORE_CACHE = 1 << 20     # bytes of filters that a core keeps near
-    MOST_COLUMNS = 256       # of a work-item of backward weights with vectors of 64 bytes; their sums stay in a cache
+    MOST_VECTORS = 16        # of columns of a work-item of backward weights, whose sums stay in a core's cache
     ITEMS_A_CORE = 4         # that backward weights should leave
     LARGEST_CHUNK = 192      # filters of a work-item of backward weights
 
@@ -293,11 +293,11 @@ cdef class CpuImplicitGemmNhwcWrw(_Nhwc):
         cdef shape_t s = _shape(dev, p)
         cdef dict tuned = _tuned(WEIGHTS, config)
         cdef int64_t chunk = tuned["K_CHUNK"], splits = self.splits(&s, chunk), size = acc_size(p)
-        cdef int64_t items, together, width = type_size(<int> p.w.type), elements = p.w.len[0] * p.w.len[1] * spatial_size(&p.w)
+        cdef int64_t width = type_size(<int> p.w.type), elements = p.w.len[0] * p.w.len[1] * spatial_size(&p.w)
+        cdef int64_t items, together
         cdef bint wide = p.w.type == MX_DOUBLE
         items = s.tiles * ceil_div(s.outputs, chunk) * s.groups * splits
-        together = max(1, min(MOST_COLUMNS * dev.vector_bytes // 64 // (s.n_vectors * s.vec),
-                              items // (ITEMS_A_CORE * dev.compute_units), s.tiles))
+        together = max(1, min(MOST_VECTORS // s.n_vectors, items // (ITEMS_A_CORE * dev.compute_units), s.tiles))
         defines = {"IN_TYPE": type_token(p.w.type), "ACC": real_token(wide), "VEC": s.vec,
                    "N_VECTORS": s.n_vectors, "SCALAR": real_token(wide), "TILES": together,
                    **tuned}

@@ -84,7 +84,7 @@ typedef V vec;
 #define PANELS ((s.hidden + UNITS * VEC - 1) / (UNITS * VEC))
 
 /* What rows read besides the states comes from far away, a line of each row and gate, so it is asked for before the
- * product: without this the cores wait for it a third of the time. */
+ * product: without this the cores wait for it a fifth of the time. */
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_prefetch)
 #define PREFETCH(p) __builtin_prefetch((const void *)(ulong)(p))

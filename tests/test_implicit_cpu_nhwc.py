@@ -39,6 +39,7 @@ SHAPES = {
     "1-D": case_of(2, 18, 40, (77,), (9,), (4,), (2,), (3,)),
     "1-D, a long row": case_of(1, 6, 5, (9000,), (3,), (1,)),  # converted in pieces
     "3-D": case_of(2, 9, 36, (5, 6, 7), (3, 2, 3), (1, 1, 0), (2, 1, 2), (1, 2, 1)),
+    "several tiles of columns for a work-item": case_of(2, 460, 500, (18, 18), (1, 1)),
     "many images of one pixel": case_of(70, 21, 49, (1, 1), (1, 1)),
 }
 

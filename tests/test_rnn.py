@@ -331,6 +331,24 @@ def test_a_large_state_of_one_sequence(handle, rng, mode):
     Case(handle, "float32", rng, mode, 24, 1100, 1, 1, 1, (3,)).check()
 
 
+@pytest.mark.parametrize("lengths", [(5,) * 7, UNEVEN])
+@pytest.mark.parametrize("mode", [RELU, LSTM, GRU])
+def test_large_states_in_two_directions(handle, rng, mode, lengths):
+    """Cores that share the units take one direction after the other; more and fewer sequences from step to step."""
+    Case(handle, "float32", rng, mode, 24, 500, 2, 2, 1, lengths).check()
+
+
+@pytest.mark.parametrize("isa", ["avx2", "sse2"])
+def test_narrower_vectors(opencl_handle, pretend, rng, isa):
+    """The tiles of CPUs with other registers, of sequences that cores have for themselves, and of shared units."""
+    if not opencl_handle.device.is_cpu:
+        pytest.skip("solvers for CPUs")
+    handle = pretend(opencl_handle.device.name, isa=isa)
+    for mode in (TANH, LSTM, GRU):
+        Case(handle, "float32", rng, mode, 5, 21, 1, 2, 1, UNEVEN).check()
+        Case(handle, "float32", rng, mode, 24, 500, 1, 1, 1, (3,) * 7).check()
+
+
 def test_random_ones(handle, rng, amount):
     for _ in range(amount(4, 60)):
         batch = int(rng.integers(1, 9))

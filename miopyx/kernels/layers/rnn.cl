@@ -1,6 +1,6 @@
 /* Recurrent layers: what is copied before, between and behind the steps, on all devices; layers/rnn.h.
  *
- *   rnn_begin, rnn_end                     first states to the workspace, last ones from there
+ *   rnn_begin, rnn_end                     first states to the workspace, last ones from there; counters become 0
  *   rnn_backward_begin, rnn_backward_cells likewise, of gradients
  *   rnn_gather, rnn_scatter                rows of padded sequences, from and to the order of steps
  *   rnn_before                             the states before each step, for the gradients of matrices
@@ -49,9 +49,15 @@
     states += states_offset;       \
     table += table_offset
 
+#define CLEAR_COUNTERS(numbers)                                                \
+    if (get_global_id(0) == 0)                                                 \
+        for (long i = 0; s.shares > 0 && i < s.dirs * (s.shares + 1); i++)     \
+            COUNTERS(numbers)[i * COUNTER] = 0
+
 __kernel void rnn_begin(STATE_ARGUMENTS(const))
 {
     STATE_OFFSETS;
+    CLEAR_COUNTERS(FORWARD_NUMBERS);
     FOR_ALL(s.dirs * s.batch, s.padded)
     {
         const long dir = row / s.batch, rank = row % s.batch, from = STATE_OF(dir, rank) + i;
@@ -85,6 +91,7 @@ __kernel void rnn_end(STATE_ARGUMENTS())
 __kernel void rnn_backward_begin(STATE_ARGUMENTS(const))
 {
     STATE_OFFSETS;
+    CLEAR_COUNTERS(BACKWARD_NUMBERS);
     FOR_ALL(s.dirs * s.batch, s.padded)
     {
         const long dir = row / s.batch, rank = row % s.batch, from = STATE_OF(dir, rank) + i;

@@ -11,6 +11,7 @@
  *   STATES   ACC, in the workspace: h of even and of odd steps, then c, each directions x batch x padded
  *            backward: the gradients of r of even and of odd steps, directions x batch x gates x padded, then what
  *            goes to dh besides their products, and dc, as h
+ *            then, with `shares`, the counters of each direction: panels taken of each share, and panels done
  *
  * Sequences are ranked by their lengths: row r of step t is row FIRST_ROW(t) + r.  A state that no step wrote yet is the
  * first one in both places, and a gradient 0, so that sequences that begin later need no rule of their own.
@@ -72,6 +73,12 @@
 #define DH_STATE(dir) ((2 * GATES * s.dirs + (dir)) * s.batch * s.padded)
 #define DC_STATE(dir) (((2 * GATES + 1) * s.dirs + (dir)) * s.batch * s.padded)
 
+/* Counters are ints in lines of their own; `numbers` of STATES come before them. */
+#define COUNTER (64 / (int)sizeof(int))
+#define COUNTERS(numbers) ((__global int *)(states + (numbers)*s.dirs * s.batch * s.padded))
+#define FORWARD_NUMBERS 3
+#define BACKWARD_NUMBERS (2 * GATES + 2)
+
 #define FORWARD_ARGUMENTS                                                                                           \
     __global STORAGE(T) *gates, long gates_offset, __global const ACC *packed, long packed_offset,                  \
     __global ACC *states, long states_offset, __global const STORAGE(T) *x_bias, long x_bias_offset,                \
@@ -107,12 +114,32 @@
     states += states_offset;       \
     table += table_offset
 
+/* PoCL's compiler turns vload16 and vstore16 into several of a part where no product is between them. */
+#if VEC >= 4
+typedef V loose __attribute__((aligned(sizeof(ACC))));
+#define GET_ACC(p, at) (*(__global const loose *)((p) + (at)))
+#define PUT_ACC(p, at, v) (*(__global loose *)((p) + (at)) = (v))
+#elif VEC > 1
+#define GET_ACC(p, at) VJOIN(vload)(0, (p) + (at))
+#define PUT_ACC(p, at, v) VJOIN(vstore)(v, 0, (p) + (at))
+#else
+#define GET_ACC(p, at) (p)[at]
+#define PUT_ACC(p, at, v) ((p)[at] = (v))
+#endif
+#if VEC >= 4 && MX_TYPE(T) == MX_TYPE(ACC)
+#define GET_WHOLE(p, at) GET_ACC(p, at)
+#define PUT_WHOLE(p, at, v) PUT_ACC(p, at, v)
+#else
+#define GET_WHOLE(p, at) VJOIN(MX_JOIN(convert_, ACC))(VLOAD(T)(p, at))
+#define PUT_WHOLE(p, at, v) VSTORE(T)(p, at, v)
+#endif
+
 /* VEC numbers, of which the buffer has `left`. */
 static inline V get(__global const STORAGE(T) *p, long at, long left)
 {
 #if VEC > 1
     if (left >= VEC)
-        return VJOIN(MX_JOIN(convert_, ACC))(VLOAD(T)(p, at));
+        return GET_WHOLE(p, at);
 #endif
     return load_lanes(p, at, 1, (int)left, 0);
 }
@@ -121,20 +148,12 @@ static inline void put(__global STORAGE(T) *p, long at, long left, V value)
 {
 #if VEC > 1
     if (left >= VEC) {
-        VSTORE(T)(p, at, value);
+        PUT_WHOLE(p, at, value);
         return;
     }
 #endif
     store_lanes(p, at, 1, (int)left, value);
 }
-
-#if VEC > 1
-#define GET_ACC(p, at) VJOIN(vload)(0, (p) + (at))
-#define PUT_ACC(p, at, v) VJOIN(vstore)(v, 0, (p) + (at))
-#else
-#define GET_ACC(p, at) (p)[at]
-#define PUT_ACC(p, at, v) ((p)[at] = (v))
-#endif
 
 /* v, and 0 in the lanes beyond a state's last number: what is there in the workspace meets zeros of the matrices, which
  * an infinite number would make NaN. */

@@ -11,6 +11,7 @@ cdef extern from "layers/rnn_args.h":
         int64_t dirs, batch, steps, rows
         int64_t first
         int64_t input
+        int64_t shares
         int64_t outer[2]
 
 

@@ -30,8 +30,12 @@ from ._common cimport TOKENS, HostLayer, OpenCLLayer
 
 cdef enum:
     ALIGNED = 256              # bytes, of regions of the workspace
-    LAUNCH_FLOPS = 1 << 21     # that a core of a CPU does while a launch begins and ends
-    READING = 8                # that it does while it reads a number
+    CORE_CACHE = 1 << 20       # bytes of a matrix that a core of a CPU keeps near
+    READING_NEAR = 8           # multiplications and additions that it does while it reads a number from there
+    READING_FAR = 28           # likewise from beyond; they do not overlap
+    WAITING = 1 << 17          # that it does while cores wait for each other
+    FETCHING = 6               # sequences from which on panels are fetched ahead
+    COUNTER = 64               # bytes of a counter
     SHARES = 4                 # work-groups of a CPU that copies, for each core
     SHARE = 1 << 12            # numbers that are worth another one
     TEAM = 256                 # work-items of a group of a GPU
@@ -81,6 +85,22 @@ cdef class OpenCLRNN(OpenCLLayer):
 cdef tuple _place(int slot, int64_t offset=0):
     """A slot and where in it something begins, in bytes."""
     return slot, offset
+
+
+cdef int64_t _step_flops(int64_t rows, int64_t numbers, int64_t cores, int64_t size) noexcept:
+    """What a core of a CPU could do while a step runs: of a matrix of so many numbers, which cores share."""
+    cdef int64_t mine = ceil_div(numbers, cores)
+    return mine * max(2 * rows, READING_NEAR) + max(0, min(mine, 2 * (mine - CORE_CACHE // size))) * READING_FAR
+
+
+cdef int64_t _shared_units(int64_t vectors, int64_t cores) noexcept:
+    """Vectors of a panel where cores share the panels: wide ones need fewer loads, narrow ones are dealt out evenly."""
+    cdef int64_t units, cost, best = 0, least = 0
+    for units, cost in ((4, 20), (2, 21), (1, 24)):  # of a vector in such a tile
+        cost *= units * ceil_div(ceil_div(vectors, units), cores)
+        if best == 0 or cost < least:
+            best, least = units, cost
+    return best
 
 
 cdef class RNNOffer(Offer):
@@ -267,24 +287,30 @@ cdef class RNNOffer(Offer):
         cdef const mx_rnn_problem* p = self.p
         cdef Device dev = self.device
         cdef dict defines = self._defines()
-        cdef int64_t width = 1 if backward else self.gates, units, panels, flops, cores
+        cdef int64_t width = 1 if backward else self.gates, units, vectors, shared, cores
         defines["BACKWARD"] = int(backward)
         if not dev.is_cpu:
             self._gpu_shape(width, defines, grid)
             return defines
         lanes = dev.vector_bytes // self.acc
-        units = min(4, ceil_div(p.hidden, lanes)) if width == 1 else 1
+        vectors = ceil_div(p.hidden, lanes)
+        units = min(4, vectors) if width == 1 else 1
         if units == 3:
             units = 4
-        panels = ceil_div(p.hidden, units * lanes)
+        grid[0], grid[1], grid[2] = min(ceil_div(dev.compute_units, p.dirs), p.batch), 1, 1
+        self.s.shares, cores = 0, min(dev.compute_units, vectors)
+        if cores > 1:
+            shared = p.dirs * (_step_flops(p.batch, p.hidden * self.lines, cores, self.acc) + WAITING)
+            if shared < _step_flops(ceil_div(p.batch, grid[0]), p.hidden * self.lines, 1, self.acc):
+                if width == 1:
+                    units = _shared_units(vectors, cores)
+                grid[0], grid[1] = 1, min(cores, ceil_div(vectors, units))
+                self.s.shares = grid[1]
         defines.update(VEC=lanes, UNITS=units, MANY=int(dev.vector_bytes == 64))
-        cores = ceil_div(dev.compute_units, p.dirs)
-        grid[0], grid[1], grid[2] = min(cores, p.batch), 1, 1
-        if grid[0] < cores:
-            # Of few sequences a step takes as long as reading the matrices.
-            flops = max(2 * ceil_div(p.batch, grid[0]), READING) * p.hidden * self.lines
-            if flops - flops * grid[0] // cores > LAUNCH_FLOPS:
-                grid[0], grid[1] = 1, min(cores, panels)
+        defines["SHARED"] = int(self.s.shares > 0)
+        # Of few sequences the products do not last long enough to fetch anything meanwhile.
+        defines["FAR"] = int(p.batch >= FETCHING
+                             and p.hidden * self.lines * self.acc > CORE_CACHE * max(1, self.s.shares))
         return defines
 
     cdef int _gpu_shape(self, int64_t width, dict defines, int64_t* grid) except -1:
@@ -313,11 +339,13 @@ cdef class RNNOffer(Offer):
     cdef int _prepare(self, bint backward) except -1:
         """Decide how the steps run, and give their states room."""
         cdef const mx_rnn_problem* p = self.p
-        cdef int64_t behind = 0  # numbers that groups of a GPU read, and drop
+        cdef int64_t behind  # numbers: counters of a CPU, or what groups of a GPU read, and drop
         self.defines = self._shape(backward, self.grid)
         if backward:
             self.defines["HAS_FIRST"] = int(rnn_has(p, RNN_CX if p.mode == RNN_LSTM else RNN_HX))
-        if not self.device.is_cpu:
+        if self.device.is_cpu:
+            behind = p.dirs * (self.s.shares + 1) * COUNTER // self.acc if self.s.shares else 0
+        else:
             behind = self.defines["ROWS"] * self.gates * self.s.padded
         self.states = <int64_t> self._space(
             ((2 * self.gates + 2 if backward else 3) * p.dirs * p.batch * self.s.padded + behind) * self.acc)[1]
@@ -342,12 +370,14 @@ cdef class RNNOffer(Offer):
                      struct_arg(&self.s, sizeof(mx_rnn))), (groups * local,), (local,))
 
     cdef int _run(self, str entry, tuple args) except -1:
-        """All steps of a layer: one launch where groups do not need each other's results, else a launch a step."""
+        """All steps of a layer: one launch on a CPU, where groups can wait for each other, else a launch a step."""
         cdef KernelSpec spec = KernelSpec("layers/rnn_cpu.cl" if self.device.is_cpu else "layers/rnn_gpu.cl", entry,
                                           **self.defines)
         cdef int steps = <int> self.p.steps
         cdef tuple sizes = (self.grid[0] * self.grid[2], self.grid[1], self.p.dirs), local = (self.grid[2], 1, 1)
-        if self.device.is_cpu and self.grid[1] == 1:
+        if self.device.is_cpu:
+            if self.s.shares:
+                sizes = (1, self.grid[1], 1)
             self.items.append(Step(spec, (*args, Arg.int32(0), Arg.int32(steps)), sizes, local))
         else:
             self.items.append(Step(spec, (*args, Arg.turn(), Arg.int32(1)), sizes, local, steps))

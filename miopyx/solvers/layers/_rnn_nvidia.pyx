@@ -175,8 +175,8 @@ cdef class TeamOffer(RNNOffer):
         self.defines = self._defines()
         self.defines.update(
             HIDDEN=p.hidden, UNITS=at.units, TEAM=at.team, CLUSTER=int(at.cluster), SEQS=at.seqs, WM=at.wm, KS=at.ks,
-            KEPT=at.kept, STORED=at.stored, BACKWARD=int(backward), HAS_H=int(rnn_has(p, h[0])), HAS_C=int(rnn_has(p, h[1])),
-            TO_H=int(rnn_has(p, h[2])), TO_C=int(rnn_has(p, h[3])))
+            KEPT=at.kept, STORED=at.stored, BACKWARD=int(backward), HAS_H=int(rnn_has(p, h[0])),
+            HAS_C=int(rnn_has(p, h[1])), TO_H=int(rnn_has(p, h[2])), TO_C=int(rnn_has(p, h[3])))
         if backward:
             self.defines["HAS_FIRST"] = int(rnn_has(p, RNN_CX if p.mode == RNN_LSTM else RNN_HX))
         if at.team > 1 and not at.cluster:

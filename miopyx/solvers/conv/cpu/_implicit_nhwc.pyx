@@ -33,10 +33,16 @@ cdef enum:
     ENOUGH_ITEMS = 64        # more only repeat what a work-item begins with
     LEAST_SPLIT = 256         # pixels of a split of backward weights
     CACHE_LINE = 64
+    CORE_CACHE = 1 << 20     # bytes of filters that a core keeps near
+    MOST_VECTORS = 16        # of columns of a work-item of backward weights, whose sums stay in a core's cache
+    ITEMS_A_CORE = 4         # that backward weights should leave
     LARGEST_CHUNK = 192      # filters of a work-item of backward weights
 
 cdef tuple DATA = (("CHUNK", (48, 96, 192), 48), ("K_BLOCK", (128, 256, 512), 256))
 cdef tuple WEIGHTS = (("K_CHUNK", (48, 96, LARGEST_CHUNK), LARGEST_CHUNK), ("P_BLOCK", (32, 64, 128), 128))
+
+# A chunk of pixels reads all filters: those that no core keeps near are read for more pixels at once.
+cdef tuple MANY_FILTERS = (192, 256)
 
 cdef extern from "miopyx/kernels/conv/cpu/implicit_nhwc_args.h" nogil:
     ctypedef struct mx_nhwc:
@@ -176,7 +182,11 @@ cdef class _Nhwc(ConvSolver):
         return _values(WEIGHTS if p.direction == MX_BACKWARD_WEIGHTS else DATA)
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
-        return _usual(WEIGHTS if p.direction == MX_BACKWARD_WEIGHTS else DATA)
+        if p.direction == MX_BACKWARD_WEIGHTS:
+            return _usual(WEIGHTS)
+        if p.w.len[0] * p.w.len[1] * spatial_size(&p.w) * acc_size(p) > CORE_CACHE:
+            return MANY_FILTERS
+        return _usual(DATA)
 
 
 cdef class _NhwcData(_Nhwc):
@@ -284,9 +294,12 @@ cdef class CpuImplicitGemmNhwcWrw(_Nhwc):
         cdef dict tuned = _tuned(WEIGHTS, config)
         cdef int64_t chunk = tuned["K_CHUNK"], splits = self.splits(&s, chunk), size = acc_size(p)
         cdef int64_t width = type_size(<int> p.w.type), elements = p.w.len[0] * p.w.len[1] * spatial_size(&p.w)
+        cdef int64_t items, together
         cdef bint wide = p.w.type == MX_DOUBLE
+        items = s.tiles * ceil_div(s.outputs, chunk) * s.groups * splits
+        together = max(1, min(MOST_VECTORS // s.n_vectors, items // (ITEMS_A_CORE * dev.compute_units), s.tiles))
         defines = {"IN_TYPE": type_token(p.w.type), "ACC": real_token(wide), "VEC": s.vec,
-                   "N_VECTORS": s.n_vectors, "SCALAR": real_token(wide),
+                   "N_VECTORS": s.n_vectors, "SCALAR": real_token(wide), "TILES": together,
                    **tuned}
         # One split has no partial sums, and there may be no workspace.
         summed = Arg.slot_of(SLOT_WORKSPACE if splits > 1 else SLOT_W, size)
@@ -294,7 +307,7 @@ cdef class CpuImplicitGemmNhwcWrw(_Nhwc):
             KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "conv_nhwc_weights", **defines),
             (Arg.slot_of(SLOT_X, width), Arg.slot_of(SLOT_Y, width), summed, Arg.slot_of(SLOT_W, width),
              _nhwc(&s), Arg.alpha(wide), Arg.beta(wide)),
-            (s.tiles, ceil_div(s.outputs, chunk), s.groups * splits), (1, 1, 1))]
+            (ceil_div(s.tiles, together), ceil_div(s.outputs, chunk), s.groups * splits), (1, 1, 1))]
         if splits > 1:
             steps.append(Step(
                 KernelSpec("conv/cpu/implicit_nhwc_weights.cl", "sum_partial", **defines),

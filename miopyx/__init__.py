@@ -39,6 +39,7 @@ from .api._kthvalue import *  # noqa: F403
 from .api._layernorm import *  # noqa: F403
 from .api._losses import *  # noqa: F403
 from .api._lrn import *  # noqa: F403
+from .api._mha import *  # noqa: F403
 from .api._pooling import *  # noqa: F403
 from .api._prelu import *  # noqa: F403
 from .api._reduce import *  # noqa: F403
@@ -59,6 +60,7 @@ from .problem._pooling import PoolingDescriptor as PoolingDescriptor
 from .problem._reduce import ReduceTensorDescriptor as ReduceTensorDescriptor
 from .problem._rnn import RNNDescriptor as RNNDescriptor
 from .problem._rnn import SeqTensorDescriptor as SeqTensorDescriptor
+from .problem._mha import MhaDescriptor as MhaDescriptor
 from .problem._softmax import SoftmaxDescriptor as SoftmaxDescriptor
 from .solvers.registry import solver_id as solver_id
 from .solvers.registry import solver_name as solver_name

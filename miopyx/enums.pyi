@@ -265,6 +265,39 @@ class miopenTensorArgumentId_t(IntEnum):
     miopenTensorConvolutionX = 1
     miopenTensorConvolutionW = 2
     miopenTensorConvolutionY = 3
+    miopenTensorMhaK = 4
+    miopenTensorMhaQ = 5
+    miopenTensorMhaV = 6
+    miopenTensorMhaDescaleK = 7
+    miopenTensorMhaDescaleQ = 8
+    miopenTensorMhaDescaleV = 9
+    miopenTensorMhaDescaleS = 10
+    miopenTensorMhaScaleS = 11
+    miopenTensorMhaScaleO = 12
+    miopenTensorMhaDropoutProbability = 13
+    miopenTensorMhaDropoutSeed = 14
+    miopenTensorMhaDropoutOffset = 15
+    miopenTensorMhaO = 16
+    miopenTensorMhaAmaxO = 17
+    miopenTensorMhaAmaxS = 18
+    miopenTensorMhaM = 19
+    miopenTensorMhaZInv = 20
+    miopenTensorMhaDO = 21
+    miopenTensorMhaDescaleO = 22
+    miopenTensorMhaDescaleDO = 23
+    miopenTensorMhaDescaleDS = 24
+    miopenTensorMhaScaleDS = 25
+    miopenTensorMhaScaleDQ = 26
+    miopenTensorMhaScaleDK = 27
+    miopenTensorMhaScaleDV = 28
+    miopenTensorMhaDQ = 29
+    miopenTensorMhaDK = 30
+    miopenTensorMhaDV = 31
+    miopenTensorMhaAmaxDQ = 32
+    miopenTensorMhaAmaxDK = 33
+    miopenTensorMhaAmaxDV = 34
+    miopenTensorMhaAmaxDS = 35
+    miopenTensorMhaBias = 36
     miopenTensorActivationX = 37
     miopenTensorActivationY = 38
     miopenTensorActivationDX = 39
@@ -291,8 +324,13 @@ class miopenTensorArgumentId_t(IntEnum):
     miopenTensorBatchnormDX = 60
     miopenTensorBatchnormDY = 61
     miopenTensorArgumentIsScalar = 2147483648
+    miopenTensorMhaMask = 2147483649
     miopenScalarBatchnormExpAvgFactor = 2147483650
     miopenScalarBatchnormEpsilon = 2147483651
+
+class miopenMhaMask_t(IntEnum):
+    miopenMhaMaskNone = 0
+    miopenMhaMaskCausal = 1
 
 class miopenAlphaBetaCase_t(IntEnum):
     DEFAULT = 0
@@ -483,6 +521,39 @@ miopenTensorArgumentIdInvalid: Final = miopenTensorArgumentId_t.miopenTensorArgu
 miopenTensorConvolutionX: Final = miopenTensorArgumentId_t.miopenTensorConvolutionX
 miopenTensorConvolutionW: Final = miopenTensorArgumentId_t.miopenTensorConvolutionW
 miopenTensorConvolutionY: Final = miopenTensorArgumentId_t.miopenTensorConvolutionY
+miopenTensorMhaK: Final = miopenTensorArgumentId_t.miopenTensorMhaK
+miopenTensorMhaQ: Final = miopenTensorArgumentId_t.miopenTensorMhaQ
+miopenTensorMhaV: Final = miopenTensorArgumentId_t.miopenTensorMhaV
+miopenTensorMhaDescaleK: Final = miopenTensorArgumentId_t.miopenTensorMhaDescaleK
+miopenTensorMhaDescaleQ: Final = miopenTensorArgumentId_t.miopenTensorMhaDescaleQ
+miopenTensorMhaDescaleV: Final = miopenTensorArgumentId_t.miopenTensorMhaDescaleV
+miopenTensorMhaDescaleS: Final = miopenTensorArgumentId_t.miopenTensorMhaDescaleS
+miopenTensorMhaScaleS: Final = miopenTensorArgumentId_t.miopenTensorMhaScaleS
+miopenTensorMhaScaleO: Final = miopenTensorArgumentId_t.miopenTensorMhaScaleO
+miopenTensorMhaDropoutProbability: Final = miopenTensorArgumentId_t.miopenTensorMhaDropoutProbability
+miopenTensorMhaDropoutSeed: Final = miopenTensorArgumentId_t.miopenTensorMhaDropoutSeed
+miopenTensorMhaDropoutOffset: Final = miopenTensorArgumentId_t.miopenTensorMhaDropoutOffset
+miopenTensorMhaO: Final = miopenTensorArgumentId_t.miopenTensorMhaO
+miopenTensorMhaAmaxO: Final = miopenTensorArgumentId_t.miopenTensorMhaAmaxO
+miopenTensorMhaAmaxS: Final = miopenTensorArgumentId_t.miopenTensorMhaAmaxS
+miopenTensorMhaM: Final = miopenTensorArgumentId_t.miopenTensorMhaM
+miopenTensorMhaZInv: Final = miopenTensorArgumentId_t.miopenTensorMhaZInv
+miopenTensorMhaDO: Final = miopenTensorArgumentId_t.miopenTensorMhaDO
+miopenTensorMhaDescaleO: Final = miopenTensorArgumentId_t.miopenTensorMhaDescaleO
+miopenTensorMhaDescaleDO: Final = miopenTensorArgumentId_t.miopenTensorMhaDescaleDO
+miopenTensorMhaDescaleDS: Final = miopenTensorArgumentId_t.miopenTensorMhaDescaleDS
+miopenTensorMhaScaleDS: Final = miopenTensorArgumentId_t.miopenTensorMhaScaleDS
+miopenTensorMhaScaleDQ: Final = miopenTensorArgumentId_t.miopenTensorMhaScaleDQ
+miopenTensorMhaScaleDK: Final = miopenTensorArgumentId_t.miopenTensorMhaScaleDK
+miopenTensorMhaScaleDV: Final = miopenTensorArgumentId_t.miopenTensorMhaScaleDV
+miopenTensorMhaDQ: Final = miopenTensorArgumentId_t.miopenTensorMhaDQ
+miopenTensorMhaDK: Final = miopenTensorArgumentId_t.miopenTensorMhaDK
+miopenTensorMhaDV: Final = miopenTensorArgumentId_t.miopenTensorMhaDV
+miopenTensorMhaAmaxDQ: Final = miopenTensorArgumentId_t.miopenTensorMhaAmaxDQ
+miopenTensorMhaAmaxDK: Final = miopenTensorArgumentId_t.miopenTensorMhaAmaxDK
+miopenTensorMhaAmaxDV: Final = miopenTensorArgumentId_t.miopenTensorMhaAmaxDV
+miopenTensorMhaAmaxDS: Final = miopenTensorArgumentId_t.miopenTensorMhaAmaxDS
+miopenTensorMhaBias: Final = miopenTensorArgumentId_t.miopenTensorMhaBias
 miopenTensorActivationX: Final = miopenTensorArgumentId_t.miopenTensorActivationX
 miopenTensorActivationY: Final = miopenTensorArgumentId_t.miopenTensorActivationY
 miopenTensorActivationDX: Final = miopenTensorArgumentId_t.miopenTensorActivationDX
@@ -509,32 +580,30 @@ miopenTensorBatchnormBiasDiff: Final = miopenTensorArgumentId_t.miopenTensorBatc
 miopenTensorBatchnormDX: Final = miopenTensorArgumentId_t.miopenTensorBatchnormDX
 miopenTensorBatchnormDY: Final = miopenTensorArgumentId_t.miopenTensorBatchnormDY
 miopenTensorArgumentIsScalar: Final = miopenTensorArgumentId_t.miopenTensorArgumentIsScalar
+miopenTensorMhaMask: Final = miopenTensorArgumentId_t.miopenTensorMhaMask
 miopenScalarBatchnormExpAvgFactor: Final = miopenTensorArgumentId_t.miopenScalarBatchnormExpAvgFactor
 miopenScalarBatchnormEpsilon: Final = miopenTensorArgumentId_t.miopenScalarBatchnormEpsilon
+miopenMhaMaskNone: Final = miopenMhaMask_t.miopenMhaMaskNone
+miopenMhaMaskCausal: Final = miopenMhaMask_t.miopenMhaMaskCausal
 
 __all__ = [  # noqa: RUF022 - in the order of the header
     "miopenStatus_t", "miopenDataType_t", "miopenTensorLayout_t", "miopenIndexType_t", "miopenTensorOp_t",
     "miopenConvolutionMode_t", "miopenPaddingMode_t", "miopenConvolutionAttrib_t", "miopenMathType_t",
-    "miopenF8RoundingMode_t",
-    "miopenConvFwdAlgorithm_t", "miopenConvBwdDataAlgorithm_t", "miopenConvBwdWeightsAlgorithm_t",
-    "miopenConvAlgorithm_t", "miopenConvolutionFindMode_t", "miopenPoolingMode_t",
-    "miopenPoolingWorkspaceIndexMode_t", "miopenNanPropagation_t",
-    "miopenLRNMode_t", "miopenBatchNormMode_t", "miopenFusionDirection_t", "miopenNormMode_t",
-    "miopenCTCLossAlgo_t", "miopenLossReductionMode_t",
-    "miopenActivationMode_t",
-    "miopenSoftmaxAlgorithm_t", "miopenSoftmaxMode_t",
-    "miopenReduceTensorOp_t", "miopenReduceTensorIndices_t", "miopenIndicesType_t",
-    "miopenReduceCalculationNanPropagation_t", "miopenReduceCalculationOp_t", "miopenReduceExtremeOp_t",
-    "miopenRNGType_t",
-    "miopenRNNMode_t", "miopenRNNInputMode_t", "miopenRNNAlgo_t", "miopenRNNDirectionMode_t", "miopenRNNBiasMode_t",
+    "miopenF8RoundingMode_t", "miopenConvFwdAlgorithm_t", "miopenConvBwdDataAlgorithm_t",
+    "miopenConvBwdWeightsAlgorithm_t", "miopenConvAlgorithm_t", "miopenConvolutionFindMode_t", "miopenPoolingMode_t",
+    "miopenPoolingWorkspaceIndexMode_t", "miopenNanPropagation_t", "miopenLRNMode_t", "miopenBatchNormMode_t",
+    "miopenFusionDirection_t", "miopenNormMode_t", "miopenCTCLossAlgo_t", "miopenLossReductionMode_t",
+    "miopenActivationMode_t", "miopenSoftmaxAlgorithm_t", "miopenSoftmaxMode_t", "miopenReduceTensorOp_t",
+    "miopenReduceTensorIndices_t", "miopenIndicesType_t", "miopenReduceCalculationNanPropagation_t",
+    "miopenReduceCalculationOp_t", "miopenReduceExtremeOp_t", "miopenRNGType_t", "miopenRNNMode_t",
+    "miopenRNNInputMode_t", "miopenRNNAlgo_t", "miopenRNNDirectionMode_t", "miopenRNNBiasMode_t",
     "miopenRNNGEMMalgoMode_t", "miopenRNNPaddingMode_t", "miopenRNNFWDMode_t", "miopenRNNBaseLayout_t",
-    "miopenProblemDirection_t", "miopenFindResultsOrder_t",
-    "miopenTensorArgumentId_t", "miopenAlphaBetaCase_t", "miopenStatusSuccess", "miopenStatusNotInitialized",
-    "miopenStatusInvalidValue", "miopenStatusBadParm", "miopenStatusAllocFailed", "miopenStatusInternalError",
-    "miopenStatusNotImplemented", "miopenStatusUnknownError", "miopenStatusUnsupportedOp",
-    "miopenStatusGpuOperationsSkipped", "miopenStatusVersionMismatch", "miopenHalf", "miopenFloat", "miopenInt32",
-    "miopenInt8", "miopenBFloat16", "miopenDouble", "miopenFloat8", "miopenBFloat8", "miopenInt64",
-    "miopenFloat8_ocp", "miopenBFloat8_ocp",
+    "miopenProblemDirection_t", "miopenFindResultsOrder_t", "miopenTensorArgumentId_t", "miopenMhaMask_t",
+    "miopenAlphaBetaCase_t", "miopenStatusSuccess", "miopenStatusNotInitialized", "miopenStatusInvalidValue",
+    "miopenStatusBadParm", "miopenStatusAllocFailed", "miopenStatusInternalError", "miopenStatusNotImplemented",
+    "miopenStatusUnknownError", "miopenStatusUnsupportedOp", "miopenStatusGpuOperationsSkipped",
+    "miopenStatusVersionMismatch", "miopenHalf", "miopenFloat", "miopenInt32", "miopenInt8", "miopenBFloat16",
+    "miopenDouble", "miopenFloat8", "miopenBFloat8", "miopenInt64", "miopenFloat8_ocp", "miopenBFloat8_ocp",
     "miopenTensorNCHW", "miopenTensorNHWC", "miopenTensorCHWN", "miopenTensorNCHWc4", "miopenTensorNCHWc8",
     "miopenTensorCHWNc4", "miopenTensorCHWNc8", "miopenTensorNCDHW", "miopenTensorNDHWC", "miopenIndexUint8",
     "miopenIndexUint16", "miopenIndexUint32", "miopenIndexUint64", "miopenTensorOpAdd", "miopenTensorOpMul",
@@ -554,41 +623,44 @@ __all__ = [  # noqa: RUF022 - in the order of the header
     "miopenConvolutionFindModeFast", "miopenConvolutionFindModeHybrid", "miopenConvolutionFindModeReserved_4",
     "miopenConvolutionFindModeDynamicHybrid", "miopenPoolingMax", "miopenPoolingAverage",
     "miopenPoolingAverageInclusive", "miopenPoolingWorkspaceIndexMask", "miopenPoolingWorkspaceIndexImage",
-    "MIOPEN_NOT_PROPAGATE_NAN", "MIOPEN_PROPAGATE_NAN",
-    "miopenLRNWithinChannel", "miopenLRNCrossChannel", "miopenBNPerActivation", "miopenBNSpatial",
-    "miopenVerticalFusion", "miopenHorizontalFusion",
+    "MIOPEN_NOT_PROPAGATE_NAN", "MIOPEN_PROPAGATE_NAN", "miopenLRNWithinChannel", "miopenLRNCrossChannel",
+    "miopenBNPerActivation", "miopenBNSpatial", "miopenVerticalFusion", "miopenHorizontalFusion",
     "MIOPEN_ELEMENTWISE_AFFINE", "MIOPEN_WEIGHT_BIAS", "MIOPEN_ELEMENTWISE_AFFINE_FUSED_ADD",
     "MIOPEN_WEIGHT_BIAS_FUSED_ADD", "MIOPEN_ELEMENTWISE_AFFINE_T5", "MIOPEN_WEIGHT_BIAS_T5",
     "MIOPEN_CTC_LOSS_ALGO_DETERMINISTIC", "MIOPEN_LOSS_REDUCTION_NONE", "MIOPEN_LOSS_REDUCTION_SUM",
-    "MIOPEN_LOSS_REDUCTION_MEAN",
-    "miopenActivationPASTHRU", "miopenActivationLOGISTIC", "miopenActivationTANH", "miopenActivationRELU",
-    "miopenActivationSOFTRELU", "miopenActivationABS", "miopenActivationPOWER", "miopenActivationCLIPPEDRELU",
-    "miopenActivationLEAKYRELU", "miopenActivationELU", "miopenActivationCLAMP",
+    "MIOPEN_LOSS_REDUCTION_MEAN", "miopenActivationPASTHRU", "miopenActivationLOGISTIC", "miopenActivationTANH",
+    "miopenActivationRELU", "miopenActivationSOFTRELU", "miopenActivationABS", "miopenActivationPOWER",
+    "miopenActivationCLIPPEDRELU", "miopenActivationLEAKYRELU", "miopenActivationELU", "miopenActivationCLAMP",
     "MIOPEN_SOFTMAX_FAST", "MIOPEN_SOFTMAX_ACCURATE", "MIOPEN_SOFTMAX_LOG", "MIOPEN_SOFTMAX_MODE_INSTANCE",
-    "MIOPEN_SOFTMAX_MODE_CHANNEL",
-    "MIOPEN_REDUCE_TENSOR_ADD", "MIOPEN_REDUCE_TENSOR_MUL", "MIOPEN_REDUCE_TENSOR_MIN", "MIOPEN_REDUCE_TENSOR_MAX",
-    "MIOPEN_REDUCE_TENSOR_AMAX", "MIOPEN_REDUCE_TENSOR_AVG", "MIOPEN_REDUCE_TENSOR_NORM1",
+    "MIOPEN_SOFTMAX_MODE_CHANNEL", "MIOPEN_REDUCE_TENSOR_ADD", "MIOPEN_REDUCE_TENSOR_MUL", "MIOPEN_REDUCE_TENSOR_MIN",
+    "MIOPEN_REDUCE_TENSOR_MAX", "MIOPEN_REDUCE_TENSOR_AMAX", "MIOPEN_REDUCE_TENSOR_AVG", "MIOPEN_REDUCE_TENSOR_NORM1",
     "MIOPEN_REDUCE_TENSOR_NORM2", "MIOPEN_REDUCE_TENSOR_MUL_NO_ZEROS", "MIOPEN_REDUCE_TENSOR_NO_INDICES",
     "MIOPEN_REDUCE_TENSOR_FLATTENED_INDICES", "MIOPEN_32BIT_INDICES", "MIOPEN_64BIT_INDICES", "MIOPEN_16BIT_INDICES",
     "MIOPEN_8BIT_INDICES", "MIOPEN_REDUCE_CALCULATION_NOT_PROPAGATE_NAN", "MIOPEN_REDUCE_CALCULATION_PROPAGATE_NAN",
     "MIOPEN_REDUCE_CALCULATION_PROD", "MIOPEN_REDUCE_CALCULATION_SUM", "MIOPEN_REDUCE_EXTREME_ARGMIN",
     "MIOPEN_REDUCE_EXTREME_ARGMAX", "MIOPEN_REDUCE_EXTREME_MIN", "MIOPEN_REDUCE_EXTREME_MAX",
-    "MIOPEN_RNG_PSEUDO_XORWOW",
-    "miopenRNNRELU", "miopenRNNTANH", "miopenLSTM", "miopenGRU", "miopenRNNlinear", "miopenRNNskip",
-    "miopenRNNdefault", "miopenRNNfundamental", "miopenRNNunidirection", "miopenRNNbidirection", "miopenRNNNoBias",
-    "miopenRNNwithBias", "miopenRNNAlgoGEMM", "miopenRNNIONotPadded", "miopenRNNIOWithPadding", "miopenRNNTraining",
-    "miopenRNNInference", "miopenRNNDataUnknownLayout", "miopenRNNDataSeqMajorNotPadded",
-    "miopenRNNDataSeqMajorPadded", "miopenRNNDataBatchMajorPadded",
-    "miopenProblemDirectionForward", "miopenProblemDirectionBackward", "miopenProblemDirectionBackwardWeights",
-    "miopenProblemDirectionInference", "miopenFindResultsOrderByTime", "miopenFindResultsOrderByWorkspaceSize",
-    "miopenTensorArgumentIdInvalid", "miopenTensorConvolutionX", "miopenTensorConvolutionW",
-    "miopenTensorConvolutionY", "miopenTensorActivationX", "miopenTensorActivationY", "miopenTensorActivationDX",
-    "miopenTensorActivationDY", "miopenTensorBiasX", "miopenTensorBiasY", "miopenTensorBias", "miopenTensorSoftmaxX",
-    "miopenTensorSoftmaxY", "miopenTensorSoftmaxDX", "miopenTensorSoftmaxDY", "miopenTensorBatchnormX",
-    "miopenTensorBatchnormY", "miopenTensorBatchnormRunningMean", "miopenTensorBatchnormRunningVariance",
-    "miopenTensorBatchnormSavedMean", "miopenTensorBatchnormSavedVariance", "miopenTensorBatchnormScale",
-    "miopenTensorBatchnormScaleDiff", "miopenTensorBatchnormEstimatedMean", "miopenTensorBatchnormEstimatedVariance",
-    "miopenTensorBatchnormBias", "miopenTensorBatchnormBiasDiff", "miopenTensorBatchnormDX",
-    "miopenTensorBatchnormDY", "miopenTensorArgumentIsScalar", "miopenScalarBatchnormExpAvgFactor",
-    "miopenScalarBatchnormEpsilon",
+    "MIOPEN_RNG_PSEUDO_XORWOW", "miopenRNNRELU", "miopenRNNTANH", "miopenLSTM", "miopenGRU", "miopenRNNlinear",
+    "miopenRNNskip", "miopenRNNdefault", "miopenRNNfundamental", "miopenRNNunidirection", "miopenRNNbidirection",
+    "miopenRNNNoBias", "miopenRNNwithBias", "miopenRNNAlgoGEMM", "miopenRNNIONotPadded", "miopenRNNIOWithPadding",
+    "miopenRNNTraining", "miopenRNNInference", "miopenRNNDataUnknownLayout", "miopenRNNDataSeqMajorNotPadded",
+    "miopenRNNDataSeqMajorPadded", "miopenRNNDataBatchMajorPadded", "miopenProblemDirectionForward",
+    "miopenProblemDirectionBackward", "miopenProblemDirectionBackwardWeights", "miopenProblemDirectionInference",
+    "miopenFindResultsOrderByTime", "miopenFindResultsOrderByWorkspaceSize", "miopenTensorArgumentIdInvalid",
+    "miopenTensorConvolutionX", "miopenTensorConvolutionW", "miopenTensorConvolutionY", "miopenTensorMhaK",
+    "miopenTensorMhaQ", "miopenTensorMhaV", "miopenTensorMhaDescaleK", "miopenTensorMhaDescaleQ",
+    "miopenTensorMhaDescaleV", "miopenTensorMhaDescaleS", "miopenTensorMhaScaleS", "miopenTensorMhaScaleO",
+    "miopenTensorMhaDropoutProbability", "miopenTensorMhaDropoutSeed", "miopenTensorMhaDropoutOffset",
+    "miopenTensorMhaO", "miopenTensorMhaAmaxO", "miopenTensorMhaAmaxS", "miopenTensorMhaM", "miopenTensorMhaZInv",
+    "miopenTensorMhaDO", "miopenTensorMhaDescaleO", "miopenTensorMhaDescaleDO", "miopenTensorMhaDescaleDS",
+    "miopenTensorMhaScaleDS", "miopenTensorMhaScaleDQ", "miopenTensorMhaScaleDK", "miopenTensorMhaScaleDV",
+    "miopenTensorMhaDQ", "miopenTensorMhaDK", "miopenTensorMhaDV", "miopenTensorMhaAmaxDQ", "miopenTensorMhaAmaxDK",
+    "miopenTensorMhaAmaxDV", "miopenTensorMhaAmaxDS", "miopenTensorMhaBias", "miopenTensorActivationX",
+    "miopenTensorActivationY", "miopenTensorActivationDX", "miopenTensorActivationDY", "miopenTensorBiasX",
+    "miopenTensorBiasY", "miopenTensorBias", "miopenTensorSoftmaxX", "miopenTensorSoftmaxY", "miopenTensorSoftmaxDX",
+    "miopenTensorSoftmaxDY", "miopenTensorBatchnormX", "miopenTensorBatchnormY", "miopenTensorBatchnormRunningMean",
+    "miopenTensorBatchnormRunningVariance", "miopenTensorBatchnormSavedMean", "miopenTensorBatchnormSavedVariance",
+    "miopenTensorBatchnormScale", "miopenTensorBatchnormScaleDiff", "miopenTensorBatchnormEstimatedMean",
+    "miopenTensorBatchnormEstimatedVariance", "miopenTensorBatchnormBias", "miopenTensorBatchnormBiasDiff",
+    "miopenTensorBatchnormDX", "miopenTensorBatchnormDY", "miopenTensorArgumentIsScalar", "miopenTensorMhaMask",
+    "miopenScalarBatchnormExpAvgFactor", "miopenScalarBatchnormEpsilon", "miopenMhaMaskNone", "miopenMhaMaskCausal",
 ]

@@ -66,12 +66,18 @@ miopenRNNBaseLayout_t: miopenRNNData, UnknownLayout SeqMajorNotPadded SeqMajorPa
 miopenProblemDirection_t: miopenProblemDirection, Forward Backward BackwardWeights Inference=4
 miopenFindResultsOrder_t: miopenFindResultsOrder, ByTime ByWorkspaceSize
 miopenTensorArgumentId_t: miopen, TensorArgumentIdInvalid TensorConvolutionX TensorConvolutionW TensorConvolutionY
+    TensorMhaK TensorMhaQ TensorMhaV TensorMhaDescaleK TensorMhaDescaleQ TensorMhaDescaleV TensorMhaDescaleS
+    TensorMhaScaleS TensorMhaScaleO TensorMhaDropoutProbability TensorMhaDropoutSeed TensorMhaDropoutOffset TensorMhaO
+    TensorMhaAmaxO TensorMhaAmaxS TensorMhaM TensorMhaZInv TensorMhaDO TensorMhaDescaleO TensorMhaDescaleDO
+    TensorMhaDescaleDS TensorMhaScaleDS TensorMhaScaleDQ TensorMhaScaleDK TensorMhaScaleDV TensorMhaDQ TensorMhaDK
+    TensorMhaDV TensorMhaAmaxDQ TensorMhaAmaxDK TensorMhaAmaxDV TensorMhaAmaxDS TensorMhaBias
     TensorActivationX=37 TensorActivationY TensorActivationDX TensorActivationDY TensorBiasX TensorBiasY TensorBias
     TensorSoftmaxX TensorSoftmaxY TensorSoftmaxDX TensorSoftmaxDY TensorBatchnormX TensorBatchnormY
     TensorBatchnormRunningMean TensorBatchnormRunningVariance TensorBatchnormSavedMean TensorBatchnormSavedVariance
     TensorBatchnormScale TensorBatchnormScaleDiff TensorBatchnormEstimatedMean TensorBatchnormEstimatedVariance
     TensorBatchnormBias TensorBatchnormBiasDiff TensorBatchnormDX TensorBatchnormDY
-    TensorArgumentIsScalar=2147483648 ScalarBatchnormExpAvgFactor=2147483650 ScalarBatchnormEpsilon
+    TensorArgumentIsScalar=2147483648 TensorMhaMask ScalarBatchnormExpAvgFactor=2147483650 ScalarBatchnormEpsilon
+miopenMhaMask_t: miopenMhaMask, None Causal
 miopenAlphaBetaCase_t: , DEFAULT SCALE BILINEAR ERROR_STATE
 """
 

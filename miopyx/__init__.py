@@ -34,6 +34,7 @@ from .api._find2 import *  # noqa: F403
 from .api._fusion import *  # noqa: F403
 from .api._getitem import *  # noqa: F403
 from .api._glu import *  # noqa: F403
+from .api._graph import *  # noqa: F403
 from .api._handle import *  # noqa: F403
 from .api._kthvalue import *  # noqa: F403
 from .api._layernorm import *  # noqa: F403

@@ -57,11 +57,11 @@ from .problem._descriptors import ConvolutionDescriptor as ConvolutionDescriptor
 from .problem._descriptors import TensorDescriptor as TensorDescriptor
 from .problem._dropout import DropoutDescriptor as DropoutDescriptor
 from .problem._lrn import LRNDescriptor as LRNDescriptor
+from .problem._mha import MhaDescriptor as MhaDescriptor
 from .problem._pooling import PoolingDescriptor as PoolingDescriptor
 from .problem._reduce import ReduceTensorDescriptor as ReduceTensorDescriptor
 from .problem._rnn import RNNDescriptor as RNNDescriptor
 from .problem._rnn import SeqTensorDescriptor as SeqTensorDescriptor
-from .problem._mha import MhaDescriptor as MhaDescriptor
 from .problem._softmax import SoftmaxDescriptor as SoftmaxDescriptor
 from .solvers.registry import solver_id as solver_id
 from .solvers.registry import solver_name as solver_name

@@ -430,7 +430,8 @@ def test_fused_batch_norm(handle, rng, training):
     fused(problem, miopyx.miopenCreateActivationProblem(ActivationDescriptor("tanh", 1.0, 1.0), 0))
     solution, = miopyx.miopenFindSolutions(handle, problem, None, 2)
     y = Tensor(handle, desc, None)
-    given = [(miopyx.miopenTensorBatchnormX, None, handle.upload(x)), (miopyx.miopenTensorActivationY, None, y.argument()),
+    given = [(miopyx.miopenTensorBatchnormX, None, handle.upload(x)), (miopyx.miopenTensorActivationY, None,
+                                                                       y.argument()),
              (miopyx.miopenTensorBatchnormScale, None, handle.upload(scale)),
              (miopyx.miopenTensorBatchnormBias, None, handle.upload(shift))]
     if training:
@@ -474,7 +475,8 @@ def test_fused_parts_must_fit(host):
         miopyx.miopenSetProblemTensorDescriptor(conv, CONV[1], TensorDescriptor("float32", (7, 5, 3, 3)))
         return fused(conv, after)
 
-    for number, lens in ((miopyx.miopenTensorActivationX, (2, 7, 9, 9)), (miopyx.miopenTensorActivationY, (2, 6, 9, 8))):
+    for number, lens in ((miopyx.miopenTensorActivationX, (2, 7, 9, 9)), (miopyx.miopenTensorActivationY, (2, 6, 9,
+                                                                                                           8))):
         relu = miopyx.miopenCreateActivationProblem(ActivationDescriptor("relu"), 0)
         miopyx.miopenSetProblemTensorDescriptor(relu, number, TensorDescriptor("float32", lens))
         with pytest.raises(miopyx.BadParmError) as raised:

@@ -16,7 +16,6 @@ from miopyx.errors import BadParmError, MIOpenNotImplementedError, NotInitialize
 
 DTYPE.setdefault("int64", np.dtype("i8"))
 COUNT = itertools.count(1)
-TYPES = {"UNIQUE_ID": "INT64", "DATA_TYPE": "DATA_TYPE", "DIMENSIONS": "INT64", "STRIDES": "INT64", "IS_VIRTUAL": "BOOLEAN"}
 
 
 def make(kind, attributes=(), finalize=True):
@@ -50,7 +49,8 @@ def convolution(pads=(1, 1), strides=(1, 1), end_pads=None):
 def forward(x, w, y, conv=None, alpha=1.0, beta=0.0):
     p = "OPERATION_CONVOLUTION_FORWARD"
     return make(p, [(f"{p}_X", "BACKEND_DESCRIPTOR", x), (f"{p}_W", "BACKEND_DESCRIPTOR", w),
-                    (f"{p}_Y", "BACKEND_DESCRIPTOR", y), (f"{p}_CONV_DESC", "BACKEND_DESCRIPTOR", conv or convolution()),
+                    (f"{p}_Y", "BACKEND_DESCRIPTOR", y), (f"{p}_CONV_DESC", "BACKEND_DESCRIPTOR", conv
+                                                          or convolution()),
                     (f"{p}_ALPHA", "FLOAT", alpha), (f"{p}_BETA", "DOUBLE", beta)])
 
 
@@ -155,14 +155,16 @@ def test_convolutions(handle, rng):
         near(got, 0.5 * convolve(x, w), magnitudes)
     p = "OPERATION_CONVOLUTION_BWD_DATA"
     op = make("OPERATION_CONVOLUTION_BACKWARD_DATA", [
-        (f"{p}_DX", "BACKEND_DESCRIPTOR", tx), (f"{p}_W", "BACKEND_DESCRIPTOR", tw), (f"{p}_DY", "BACKEND_DESCRIPTOR", ty),
+        (f"{p}_DX", "BACKEND_DESCRIPTOR", tx), (f"{p}_W", "BACKEND_DESCRIPTOR", tw), (f"{p}_DY", "BACKEND_DESCRIPTOR",
+                                                                                      ty),
         (f"{p}_CONV_DESC", "BACKEND_DESCRIPTOR", convolution())])
     flipped = w[:, :, ::-1, ::-1].swapaxes(0, 1)
     for got, in results(handle, graph_of(handle, op), [(ty, dy), (tw, w)], [tx]):
         near(got, convolve(dy, flipped), convolve(np.abs(dy), np.abs(flipped)))
     p = "OPERATION_CONVOLUTION_BWD_FILTER"
     op = make("OPERATION_CONVOLUTION_BACKWARD_FILTER", [
-        (f"{p}_X", "BACKEND_DESCRIPTOR", tx), (f"{p}_DW", "BACKEND_DESCRIPTOR", tw), (f"{p}_DY", "BACKEND_DESCRIPTOR", ty),
+        (f"{p}_X", "BACKEND_DESCRIPTOR", tx), (f"{p}_DW", "BACKEND_DESCRIPTOR", tw), (f"{p}_DY", "BACKEND_DESCRIPTOR",
+                                                                                      ty),
         (f"{p}_CONV_DESC", "BACKEND_DESCRIPTOR", convolution())])
 
     def weights(x, dy):
@@ -253,7 +255,8 @@ class Parts:
     def __getitem__(self, name):
         if name not in self.t:
             whole = name in ("DropoutSeed", "DropoutOffset")
-            self.t[name] = tensor(self.lens.get(name, self.whole), name not in self.lens, "int64" if whole else "float32")
+            self.t[name] = tensor(self.lens.get(name, self.whole), name not in self.lens, "int64"
+                                  if whole else "float32")
         return self.t[name]
 
     def op(self, sign, reads, result, **more):
@@ -286,7 +289,8 @@ def test_attention(handle, rng):
     tensors, rows = (n, h, s, d), (n, h, s, 1)
     q, k, v, dy = (rng.standard_normal(tensors, np.float32) for _ in range(4))
     numbers = {name: np.full(one, rng.uniform(0.5, 2), "f4") for name in (
-        "DescaleQ", "DescaleK", "DescaleV", "DescaleS", "ScaleS", "ScaleO", "DescaleDO", "DescaleO", "DescaleDS", "ScaleDS",
+        "DescaleQ", "DescaleK", "DescaleV", "DescaleS", "ScaleS", "ScaleO", "DescaleDO", "DescaleO", "DescaleDS",
+        "ScaleDS",
         "ScaleDV", "ScaleDQ", "ScaleDK")}
     dropout = {"DropoutProbability": np.full(one, probability, "f4"), "DropoutSeed": np.full(one, seed, "i8"),
                "DropoutOffset": np.full(one, offset, "i8")}
@@ -297,7 +301,8 @@ def test_attention(handle, rng):
             "AmaxO": one, "whole": (n, h, s, s)}
     parts, graph = attention(handle, rng, patterns._FORWARD, inputs, lens, scale)
     outputs = ("O", "M", "ZInv", "AmaxS", "AmaxO")
-    got = next(results(handle, graph, [(parts[name], a) for name, a in inputs.items()], [parts[name] for name in outputs]))
+    got = next(results(handle, graph, [(parts[name], a) for name, a in inputs.items()], [parts[name]
+                                                                                         for name in outputs]))
     scores = q.astype("f8") @ k.astype("f8").swapaxes(2, 3) * (scale * f["DescaleQ"] * f["DescaleK"])
     top = scores.max(3, keepdims=True)
     e = np.exp(scores - top)
@@ -310,7 +315,10 @@ def test_attention(handle, rng):
     given = {"Q": q, "K": k, "V": v, "O": o.astype("f4"), "DO": dy, "M": top.astype("f4"), "ZInv": inverse.astype("f4"),
              **dropout, **{name: value for name, value in numbers.items() if name != "ScaleO"},
              "inverse": np.full(one, 1 / (1 - probability), "f4")}
-    lens = {**{name: a.shape for name, a in given.items()}, "DQ": tensors, "DK": tensors, "DV": tensors, "whole": (n, h, s, s),
+    lens = {**{name: a.shape for name, a in given.items()}, "DQ": tensors, "DK": tensors, "DV": tensors, "whole": (n,
+                                                                                                                   h,
+                                                                                                                   s,
+                                                                                                                   s),
             **dict.fromkeys(("AmaxDQ", "AmaxDK", "AmaxDV", "AmaxDS"), one)}
     parts, graph = attention(handle, rng, patterns._BACKWARD, given, lens, scale)
     outputs = ("DQ", "DK", "DV", "AmaxDS")
@@ -321,7 +329,8 @@ def test_attention(handle, rng):
     ds = p * (dp - delta) * scale
     to = f["ScaleDS"] * f["DescaleDS"]
     want = (ds @ k * (to * f["DescaleK"] * f["ScaleDQ"]), ds.swapaxes(2, 3) @ q * (to * f["DescaleQ"] * f["ScaleDK"]),
-            (p * mask).swapaxes(2, 3) @ dy * (f["ScaleS"] * f["DescaleS"] * f["DescaleDO"] * f["ScaleDV"]), np.abs(ds).max())
+            (p * mask).swapaxes(2, 3) @ dy * (f["ScaleS"] * f["DescaleS"] * f["DescaleDO"] * f["ScaleDV"]),
+            np.abs(ds).max())
     for value, wanted in zip(got, want, strict=False):
         np.testing.assert_allclose(value.reshape(np.shape(wanted)), wanted, rtol=1e-3, atol=1e-3)
 
@@ -343,7 +352,8 @@ def test_attributes_come_back(host):
     assert get(op, "OPERATION_POINTWISE_XDESC", "BACKEND_DESCRIPTOR")[1][0] is t
     graph = graph_of(host, op)
     assert get(graph, "OPERATIONGRAPH_HANDLE", "HANDLE")[1][0] is host
-    engine = make("ENGINE", [("ENGINE_OPERATION_GRAPH", "BACKEND_DESCRIPTOR", graph), ("ENGINE_GLOBAL_INDEX", "INT64", 0)])
+    engine = make("ENGINE", [("ENGINE_OPERATION_GRAPH", "BACKEND_DESCRIPTOR", graph), ("ENGINE_GLOBAL_INDEX", "INT64",
+                                                                                       0)])
     assert get(engine, "ENGINE_KNOB_INFO", "BACKEND_DESCRIPTOR", 5) == (0, [])
     config = make("ENGINECFG", [("ENGINECFG_ENGINE", "BACKEND_DESCRIPTOR", engine)])
     assert get(config, "ENGINECFG_INTERMEDIATE_INFO", "BACKEND_DESCRIPTOR", 1) == (0, [])
@@ -382,8 +392,10 @@ def test_refused_attributes(host):
     refused(NotInitializedError, "descriptor", miopyx.miopenBackendFinalize, done)
     refused(bad, "requestedElementCount", miopyx.miopenBackendGetAttribute, done, dims, ints, -1)
     conv = make("OPERATION_MATMUL", finalize=False)
-    refused(bad, "arrayOfElements", setter, conv, "MIOPEN_ATTR_OPERATION_MATMUL_ADESC", "MIOPEN_TYPE_BACKEND_DESCRIPTOR", 1, [t])
-    refused(bad, "arrayOfElements", setter, conv, "MIOPEN_ATTR_OPERATION_MATMUL_DESC", "MIOPEN_TYPE_BACKEND_DESCRIPTOR", 1,
+    refused(bad, "arrayOfElements", setter, conv, "MIOPEN_ATTR_OPERATION_MATMUL_ADESC",
+            "MIOPEN_TYPE_BACKEND_DESCRIPTOR", 1, [t])
+    refused(bad, "arrayOfElements", setter, conv, "MIOPEN_ATTR_OPERATION_MATMUL_DESC",
+            "MIOPEN_TYPE_BACKEND_DESCRIPTOR", 1,
             [done])
     graph = make("OPERATIONGRAPH", finalize=False)
     refused(bad, "attributeName", setter, graph, "MIOPEN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT", ints, 1, [1])
@@ -395,7 +407,7 @@ def test_refused_attributes(host):
     assert (done.kind, done.finalized) == ("RNG", False)
     miopyx.miopenBackendDestroyDescriptor(done)
     refused(bad, "descriptor", miopyx.miopenBackendDestroyDescriptor, done)
-    with pytest.raises(BadParmError, match="lens|stride|dims|length"):
+    with pytest.raises(BadParmError, match=r"lens|stride|dims|length"):
         make("TENSOR", [("TENSOR_UNIQUE_ID", "INT64", 1), ("TENSOR_DATA_TYPE", "DATA_TYPE", 1),
                         ("TENSOR_DIMENSIONS", "INT64", [2, 3]), ("TENSOR_STRIDES", "INT64", [1])])
     with pytest.raises(BadParmError, match="one number a spatial axis"):
@@ -410,7 +422,8 @@ def test_refused_graphs(host):
         refused(MIOpenNotImplementedError, "MIOPEN_ATTR_OPERATIONGRAPH_OPS", graph_of, host, pointwise(mode, x, y))
     refused(MIOpenNotImplementedError, "MIOPEN_ATTR_OPERATIONGRAPH_OPS", graph_of, host, pointwise("ABS", x, w),
             pointwise("TANH_FWD", w, y))
-    refused(BadParmError, "MIOPEN_ATTR_TENSOR_UNIQUE_ID", graph_of, host, pointwise("ABS", x, y), pointwise("ABS", z, y))
+    refused(BadParmError, "MIOPEN_ATTR_TENSOR_UNIQUE_ID", graph_of, host, pointwise("ABS", x, y), pointwise("ABS", z,
+                                                                                                            y))
     refused(BadParmError, "MIOPEN_ATTR_TENSOR_IS_VIRTUAL", graph_of, host, pointwise("ABS", x, w))
     refused(BadParmError, "MIOPEN_ATTR_TENSOR_UNIQUE_ID", graph_of, host, pointwise("ABS", tensor((2, 3), uid=5),
                                                                                  tensor((2, 4), uid=5)))
@@ -442,7 +455,8 @@ def test_refused_runs(handle):
     with pytest.raises(BadParmError):
         execute(handle, plan, pack({x.uid: memory, y.uid: None}))
     with pytest.raises(BadParmError, match="each id"):
-        make("VARIANT_PACK", [("VARIANT_PACK_UNIQUE_IDS", "INT64", [1, 2]), ("VARIANT_PACK_DATA_POINTERS", "VOID_PTR", [a])])
+        make("VARIANT_PACK", [("VARIANT_PACK_UNIQUE_IDS", "INT64", [1, 2]), ("VARIANT_PACK_DATA_POINTERS", "VOID_PTR",
+                                                                             [a])])
     with pytest.raises((BadParmError, UnsupportedOpError)):
         make("ENGINECFG", [("ENGINECFG_KNOB_CHOICES", "BACKEND_DESCRIPTOR", [x])])
     assert (handle.download(result, out) == 7).all()

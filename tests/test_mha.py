@@ -1,4 +1,4 @@
-"""Attention through Find 2.0: results of both directions against float64, masks, dropout, numbers in memory, refusals."""
+"""Attention through Find 2.0: both directions against float64, masks, dropout, numbers in memory, refusals."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def mask_of(n, h, rows, keys, probability, seed, offset):
 class Attention:
     """A problem of random tensors, and what float64 says of it."""
 
-    def __init__(self, handle, dtype, shape, rng, *, causal=False, bias=None, dropout=None, scaled=False, layout="packed",
+    def __init__(self, handle, dtype, shape, rng, *, causal=False, bias=None, dropout=None, scaled=False,
+                 layout="packed",
                  saved=True, amax=True, scale=None):
         self.handle, self.dtype, self.rng, self.causal, self.layout = handle, dtype, rng, causal, layout
         self.n, self.h, self.rows, self.keys, self.depth, self.width = shape
@@ -57,7 +58,8 @@ class Attention:
         self.saved, self.amax, self.dropout = saved, amax, dropout
         self.bias_lens = bias
         self.t = {}
-        for name, lens in (("Q", (self.rows, self.depth)), ("K", (self.keys, self.depth)), ("V", (self.keys, self.width))):
+        for name, lens in (("Q", (self.rows, self.depth)), ("K", (self.keys, self.depth)), ("V", (self.keys,
+                                                                                                  self.width))):
             self.add(name, (self.n, self.h, *lens), dtype, rng.standard_normal((self.n, self.h, *lens)))
         if bias is not None:
             values = rng.standard_normal(bias)
@@ -140,7 +142,8 @@ class Attention:
     def check_forward(self):
         q, k, v, top, inverse, p, mask = self.exact()
         # A score is off by its sum's roundings; e^s by as much relatively, and so p, twice.
-        size = (np.abs(q) @ np.abs(k).swapaxes(2, 3)) * abs(self.scale * self.number("DescaleQ") * self.number("DescaleK"))
+        size = (np.abs(q) @ np.abs(k).swapaxes(2,
+                                               3)) * abs(self.scale * self.number("DescaleQ") * self.number("DescaleK"))
         if "Bias" in self.t:
             size = size + np.abs(self.t["Bias"].view().astype(np.float64))
         of_score = (self.depth + 6) * size.max(3, keepdims=True)
@@ -159,7 +162,7 @@ class Attention:
         return top, inverse
 
     def backward(self):
-        q, k, v, top, inverse, p, mask = self.exact()
+        _, _, v, top, inverse, p, mask = self.exact()
         lens = (self.n, self.h, self.rows)
         o = (p * mask) @ v
         self.add("O", (*lens, self.width), self.dtype, o)
@@ -178,7 +181,7 @@ class Attention:
         self.run(BACKWARD, names)
 
     def check_backward(self):
-        q, k, v, top, inverse, _, mask = self.exact()
+        q, k, v, _, _, _, mask = self.exact()
         number = self.number
         o, dy = (self.t[name].view().astype(np.float64) for name in ("O", "DO"))
         # From the M and ZInv that were given, rounded to their type.
@@ -403,7 +406,8 @@ def test_refused_types(handle):
     for kind in ("int8", "float8_e4m3fnuz"):
         problem = miopyx.miopenCreateMhaProblem(MhaDescriptor(), FORWARD)
         for name in "QKVO":
-            miopyx.miopenSetProblemTensorDescriptor(problem, f"miopenTensorMha{name}", TensorDescriptor(kind, (1, 2, 8, 4)))
+            miopyx.miopenSetProblemTensorDescriptor(problem, f"miopenTensorMha{name}", TensorDescriptor(kind, (1, 2, 8,
+                                                                                                               4)))
         with pytest.raises(MIOpenNotImplementedError, match="type"):
             miopyx.miopenFindSolutions(handle, problem, None, 1)
     with pytest.raises(BadParmError, match="no tensor of"):

@@ -327,9 +327,9 @@ cdef int _join_parts(FindProblem p) except -1:
     cdef FindProblem part
     cdef TensorDescriptor here = None, given
     cdef dict tensors = {}
-    cdef int i, first, last
+    cdef int first, last = 0
     _fused_takes(p)
-    for i, part in enumerate(p.parts):
+    for part in p.parts:
         first, last = _ENDS[part.kind, part.direction]
         tensors.update(part.tensors)
         given = part.tensors.get(first)

@@ -9,7 +9,6 @@ from miopyx.enums import (
 )
 from miopyx.problem._descriptors import _Int
 
-
 class BackendDescriptor:
     def __init__(self, *args: object, **kwargs: object) -> None: ...
     @property

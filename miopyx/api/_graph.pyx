@@ -23,7 +23,8 @@ cdef str _KIND = "miopenBackendDescriptorType_t", _ATTRIBUTE = "miopenBackendAtt
 cdef str _TYPE = "miopenBackendAttributeType_t"
 # Types of elements that are members of an enumeration.
 cdef dict _ENUMS = {
-    "DATA_TYPE": "miopenDataType_t", "CONVOLUTION_MODE": "miopenConvolutionMode_t", "HEUR_MODE": "miopenBackendHeurMode_t",
+    "DATA_TYPE": "miopenDataType_t", "CONVOLUTION_MODE": "miopenConvolutionMode_t",
+    "HEUR_MODE": "miopenBackendHeurMode_t",
     "NAN_PROPOGATION": "miopenNanPropagation_t", "POINTWISE_MODE": "miopenPointwiseMode_t",
     "REDUCTION_OPERATOR_TYPE": "miopenReduceTensorOp_t", "RNG_DISTRIBUTION": "miopenRngDistribution_t",
 }
@@ -38,8 +39,8 @@ def _convolution(prefix, *names):
             f"{prefix}_ALPHA": ("REAL", ONE, 1.0), f"{prefix}_BETA": ("REAL", ONE, 0.0)}
 
 
-# Of each kind its attributes: type, count, and what stands there: None, a kind of descriptor, or a default.  A default makes
-# it optional, and so does `OPTIONAL`; what is `DERIVED` can be asked for alone.
+# Of each kind its attributes: type, count, and what stands there: None, a kind of descriptor, or a default.  A default
+# makes it optional, and so does `OPTIONAL`; what is `DERIVED` can be asked for alone.
 cdef str OPTIONAL = "optional", DERIVED = "derived"
 cdef dict _SCHEMA = {
     "TENSOR": {
@@ -94,9 +95,11 @@ cdef dict _SCHEMA = {
         "OPERATIONGRAPH_ENGINE_GLOBAL_COUNT": ("INT64", ONE, DERIVED),
     },
     "ENGINE": {
-        "ENGINE_OPERATION_GRAPH": ("BACKEND_DESCRIPTOR", ONE, "OPERATIONGRAPH"), "ENGINE_GLOBAL_INDEX": ("INT64", ONE, None),
+        "ENGINE_OPERATION_GRAPH": ("BACKEND_DESCRIPTOR", ONE, "OPERATIONGRAPH"), "ENGINE_GLOBAL_INDEX": ("INT64", ONE,
+                                                                                                         None),
         "ENGINE_SM_COUNT_TARGET": ("INT32", ONE, OPTIONAL), "ENGINE_KNOB_INFO": ("BACKEND_DESCRIPTOR", ANY, DERIVED),
-        "ENGINE_NUMERICAL_NOTE": ("NUMERICAL_NOTE", ANY, DERIVED), "ENGINE_LAYOUT_INFO": ("BACKEND_DESCRIPTOR", ANY, DERIVED),
+        "ENGINE_NUMERICAL_NOTE": ("NUMERICAL_NOTE", ANY, DERIVED), "ENGINE_LAYOUT_INFO": ("BACKEND_DESCRIPTOR", ANY,
+                                                                                          DERIVED),
         "ENGINE_BEHAVIOR_NOTE": ("BEHAVIOR_NOTE", ANY, DERIVED),
     },
     "ENGINECFG": {
@@ -491,14 +494,14 @@ def miopenBackendExecute(handle, executionPlan, variantPack):
     executionPlan : BackendDescriptor
         Finalised.
     variantPack : BackendDescriptor
-        Finalised, with memory for each tensor of the graph that is not virtual.  The workspace is not used: plans have
-        one of the handle's.
+        Finalised, with memory for each tensor of the graph that is not virtual.  The workspace is not used: plans
+        have one of the handle's.
 
     Raises
     ------
     BadParmError
-        For another handle, descriptors that are not finalised, or memory that is missing, does not fit or has an id that
-        the graph does not; nothing was run then.
+        For another handle, descriptors that are not finalised, or memory that is missing, does not fit or has an id
+        that the graph does not; nothing was run then.
     """
     cdef Handle h = as_handle(handle)
     cdef BackendDescriptor plan = _finalized(executionPlan, "EXECUTION_PLAN", "executionPlan")
@@ -523,4 +526,5 @@ def miopenBackendDestroyDescriptor(descriptor):
     _alive(descriptor, "descriptor").destroyed = True
 
 
-__all__ = ["BackendDescriptor", *(_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t"))]
+__all__ = ["BackendDescriptor", *(_name for _name in globals()
+                                  if _name.startswith("miopen") and not _name.endswith("_t"))]

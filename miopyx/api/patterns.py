@@ -35,12 +35,13 @@ _TENSORS = {
     "OPERATION_RESHAPE": ("OPERATION_RESHAPE", ("XDESC",), ("YDESC",)),
     "OPERATION_RNG": ("OPERATION_RNG", ("SEED", "OFFSET_DESC"), ("YDESC",)),
 }
-_BINARY = ("ADD", "ADD_SQUARE", "DIV", "MAX", "MIN", "MOD", "MUL", "POW", "SUB", "CMP_EQ", "CMP_NEQ", "CMP_GT", "CMP_GE",
+_BINARY = ("ADD", "ADD_SQUARE", "DIV", "MAX", "MIN", "MOD", "MUL", "POW", "SUB", "CMP_EQ", "CMP_NEQ", "CMP_GT",
+           "CMP_GE",
            "CMP_LT", "CMP_LE", "LOGICAL_AND", "LOGICAL_OR")
 _TENSOR_OPS = {"ADD": 0, "SUB": 0, "MUL": 1, "MIN": 2, "MAX": 3}  # miopenTensorOp_t
-_LIMIT = ("one convolution, matmul, reduction or pointwise operation (add, sub, mul, min, max, identity, abs, relu, tanh, "
-          "sigmoid, elu, softplus); a forward convolution with an add of z, an add of a bias and an activation, each at "
-          "most once; MIOpen's forward and backward patterns of attention")
+_LIMIT = ("one convolution, matmul, reduction or pointwise operation (add, sub, mul, min, max, identity, abs, relu, "
+          "tanh, sigmoid, elu, softplus); a forward convolution with an add of z, an add of a bias and an activation, "
+          "each at most once; MIOpen's forward and backward patterns of attention")
 
 
 def _mode(op: BackendDescriptor) -> str:
@@ -151,7 +152,8 @@ def engines(graph: BackendDescriptor) -> list[Engine]:
         reads, writes = _tensors(op)
         for t in (*reads, *writes):
             if by_id.setdefault(t.uid, t) is not t and by_id[t.uid].desc != t.desc:
-                raise BadParmError("two tensors have the same id", "MIOPEN_ATTR_TENSOR_UNIQUE_ID", t.uid, "ids of their own")
+                raise BadParmError("two tensors have the same id", "MIOPEN_ATTR_TENSOR_UNIQUE_ID", t.uid,
+                                   "ids of their own")
         for t in writes:
             if t.uid in written:
                 raise BadParmError("written by two operations", "MIOPEN_ATTR_TENSOR_UNIQUE_ID", t.uid, "one operation")
@@ -178,9 +180,11 @@ def convolution_of(conv: BackendDescriptor, x: BackendDescriptor, w: BackendDesc
     """Return the descriptor of a graph's convolution; tensors say how many groups there are."""
     channels, each = x.desc.lens[1], w.desc.lens[1]
     if each == 0 or channels % each:
-        raise BadParmError("channels of x are no multiple of w's", "MIOPEN_ATTR_TENSOR_DIMENSIONS", x.desc.lens, w.desc.lens)
+        raise BadParmError("channels of x are no multiple of w's", "MIOPEN_ATTR_TENSOR_DIMENSIONS", x.desc.lens,
+                           w.desc.lens)
     desc = ConvolutionDescriptor(conv.all_values("CONVOLUTION_PRE_PADDINGS"),
-                                 conv.all_values("CONVOLUTION_FILTER_STRIDES"), conv.all_values("CONVOLUTION_DILATIONS"),
+                                 conv.all_values("CONVOLUTION_FILTER_STRIDES"),
+                                 conv.all_values("CONVOLUTION_DILATIONS"),
                                  conv.value("CONVOLUTION_CONV_MODE"), groups=channels // each,
                                  end_pads=conv.all_values("CONVOLUTION_POST_PADDINGS"))
     return desc
@@ -266,7 +270,8 @@ def _fused(ops: list[BackendDescriptor], handle: Handle) -> list[Engine] | None:
             if other.uid == here.uid or other.virtual:
                 return None
             lens = other.desc.lens
-            if all(n == 1 or i == 1 for i, n in enumerate(lens)) and lens[1] == here.desc.lens[1] and lens != here.desc.lens:
+            if all(n == 1 or i == 1 for i,
+                   n in enumerate(lens)) and lens[1] == here.desc.lens[1] and lens != here.desc.lens:
                 if bias is not None or of_other != 1 or of_here != 1:
                     return None
                 bias = other
@@ -314,7 +319,8 @@ def activation_of(op: BackendDescriptor) -> ActivationDescriptor | None:
         return ActivationDescriptor("elu", pw.value("POINTWISE_ELU_ALPHA"))
     if mode == "SOFTPLUS_FWD" and pw.value("POINTWISE_SOFTPLUS_BETA") != 1:
         return None
-    names = {"TANH_FWD": "tanh", "SIGMOID_FWD": "logistic", "SOFTPLUS_FWD": "softrelu", "ABS": "abs", "IDENTITY": "pasthru"}
+    names = {"TANH_FWD": "tanh", "SIGMOID_FWD": "logistic", "SOFTPLUS_FWD": "softrelu", "ABS": "abs",
+             "IDENTITY": "pasthru"}
     return ActivationDescriptor(names[mode], 1.0, 1.0) if mode in names else None
 
 
@@ -348,7 +354,8 @@ def _matmul(op: BackendDescriptor, tensors: list[BackendDescriptor]) -> list[Eng
         if op.value(f"OPERATION_MATMUL_{name}") is not None:
             return None
     if not len(a.lens) == len(b.lens) == len(c.lens) >= 2:
-        raise BadParmError("ranks of a product differ", "MIOPEN_ATTR_TENSOR_DIMENSIONS", (a.lens, b.lens, c.lens), "alike, >= 2")
+        raise BadParmError("ranks of a product differ", "MIOPEN_ATTR_TENSOR_DIMENSIONS", (a.lens, b.lens, c.lens),
+                           "alike, >= 2")
     *batch, m, k = a.lens
     n = b.lens[-1]
     if b.lens != (*batch, k, n) or c.lens != (*batch, m, n):
@@ -379,14 +386,15 @@ def _reshaped(memory: Any, here: tuple[int, ...], there: tuple[int, ...]) -> Any
     return memory.reshape(there) if shape is not None and tuple(shape) == here else memory
 
 
-# Attention.  Operations, what they read and what they write, as MIOpen's patterns have them: IDENTITY's alpha is the scale.
+# Attention.  Operations, what they read and write, as MIOpen's patterns have them: IDENTITY's alpha is the scale.
 
 _NUMBERS = ("Descale", "Scale", "Dropout", "Amax", "inverse")  # have one element
 _Pattern = tuple[tuple[str, tuple[str, ...], str], ...]
 _FORWARD: _Pattern = (
     ("MATMUL", ("Q", "K"), "s0"), ("IDENTITY", ("s0",), "s1"), ("MUL", ("s1", "DescaleQ"), "s2"),
     ("MUL", ("s2", "DescaleK"), "s3"), ("REDUCE_MAX", ("s3",), "M"), ("SUB", ("s3", "M"), "sub"),
-    ("EXP", ("sub",), "e"), ("REDUCE_ADD", ("e",), "sum"), ("RECIPROCAL", ("sum",), "ZInv"), ("MUL", ("e", "ZInv"), "p0"),
+    ("EXP", ("sub",), "e"), ("REDUCE_ADD", ("e",), "sum"), ("RECIPROCAL", ("sum",), "ZInv"), ("MUL", ("e", "ZInv"),
+                                                                                              "p0"),
     ("REDUCE_MAX", ("p0",), "AmaxS"), ("RNG", ("DropoutSeed", "DropoutOffset"), "rnd"), ("MUL", ("p0", "rnd"), "p1"),
     ("MUL", ("p1", "DropoutProbability"), "p2"), ("MUL", ("p2", "ScaleS"), "p3"), ("MATMUL", ("p3", "V"), "o0"),
     ("MUL", ("o0", "DescaleS"), "o1"), ("MUL", ("o1", "DescaleV"), "o2"), ("MUL", ("o2", "ScaleO"), "O"),
@@ -419,7 +427,8 @@ def _named(ops: list[BackendDescriptor], pattern: _Pattern) -> dict[str, Backend
     if sorted(map(_sign, ops)) != sorted(sign for sign, _, _ in pattern):
         return None
 
-    def bind(names: dict[str, BackendDescriptor], ids: dict[int, str], more: list[tuple[str, BackendDescriptor]]) -> bool:
+    def bind(names: dict[str, BackendDescriptor], ids: dict[int, str], more: list[tuple[str,
+                                                                                        BackendDescriptor]]) -> bool:
         for name, t in more:
             if name.startswith(_NUMBERS) and math.prod(t.desc.lens) != 1:
                 return False
@@ -457,7 +466,8 @@ def _attention(ops: list[BackendDescriptor], pattern: _Pattern, direction: int) 
         return None
     scales = {op.value("OPERATION_POINTWISE_ALPHA1") for op in ops if _sign(op) == "IDENTITY"}
     if len(scales) != 1:
-        raise BadParmError("two scales", "MIOPEN_ATTR_OPERATION_POINTWISE_ALPHA1", sorted(scales), "one of both identities")
+        raise BadParmError("two scales", "MIOPEN_ATTR_OPERATION_POINTWISE_ALPHA1", sorted(scales),
+                           "one of both identities")
     given = {name: t for name, t in names.items() if name not in between and name != "inverse"}
     problem = _find2.miopenCreateMhaProblem(MhaDescriptor(scales.pop()), direction)
     for name, t in given.items():

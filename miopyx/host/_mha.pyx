@@ -58,7 +58,8 @@ cdef void load(const mha_t* c, int slot, int64_t head, int64_t row, double* to, 
                      + (row if t.len[3] > 1 else 0) * t.stride[3], t.stride[4], to, count)
 
 
-cdef void store(const mha_t* c, int slot, int64_t head, int64_t row, const double* numbers, int64_t count) noexcept nogil:
+cdef void store(const mha_t* c, int slot, int64_t head, int64_t row, const double* numbers,
+                int64_t count) noexcept nogil:
     cdef const mx_tensor* t = &c.p.t[slot]
     kernels.store_row(<char*> c.slots[slot], t.type, head // t.len[1] * t.stride[0] + head % t.len[1] * t.stride[1]
                       + row * t.stride[3], t.stride[4], numbers, count)

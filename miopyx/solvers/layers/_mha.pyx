@@ -48,7 +48,8 @@ cdef class OpenCLMha(OpenCLLayer):
 
     cpdef str why_not(self, Device dev, Problem problem):
         if not dev.is_host and not dev.is_cpu and (dev.max_work_group < ITEMS
-                                                   or _gpu_local(&(<MhaProblem> problem).c, NULL, NULL) > dev.local_mem):
+                                                   or _gpu_local(&(<MhaProblem> problem).c, NULL,
+                                                                 NULL) > dev.local_mem):
             return "work-groups or local memory too small"
         return OpenCLLayer.why_not(self, dev, problem)
 

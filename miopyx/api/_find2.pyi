@@ -120,7 +120,8 @@ def miopenGetSolverIdConvAlgorithm(solverId: _Int) -> miopenConvAlgorithm_t: ...
 __all__ = [  # noqa: RUF022 - in the order of the header
     "FindOptions", "FindProblem", "FindSolution",
     "miopenCreateConvProblem", "miopenCreateActivationProblem", "miopenCreateBatchnormProblem",
-    "miopenCreateBiasProblem", "miopenCreateSoftmaxProblem", "miopenFuseProblems", "miopenDestroyProblem",
+    "miopenCreateBiasProblem", "miopenCreateMhaProblem", "miopenCreateSoftmaxProblem", "miopenFuseProblems",
+    "miopenDestroyProblem",
     "miopenSetProblemTensorDescriptor", "miopenCreateFindOptions", "miopenDestroyFindOptions",
     "miopenSetFindOptionTuning", "miopenSetFindOptionResultsOrder", "miopenSetFindOptionWorkspaceLimit",
     "miopenSetFindOptionPreallocatedWorkspace", "miopenSetFindOptionPreallocatedTensor",

@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from miopyx.enums import miopenPointwiseMode_t, miopenReduceTensorOp_t
+from miopyx.enums import miopenActivationMode_t as _Act
+from miopyx.enums import miopenPointwiseMode_t, miopenReduceTensorOp_t, miopenTensorArgumentId_t
 from miopyx.errors import BadParmError, MIOpenNotImplementedError
 from miopyx.problem._activation import ActivationDescriptor
 from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor
@@ -217,10 +218,10 @@ def _convolutions(op: BackendDescriptor, handle: Handle, reads: list[BackendDesc
     tensors = [*reads, *writes]
     first, second, result = (t.desc for t in tensors)
     conv = op.value(f"{prefix}_CONV_DESC")
+    plan: Any = _convolution.plan_forward
     if op.kind == "OPERATION_CONVOLUTION_FORWARD":
         desc = convolution_of(conv, tensors[0], tensors[1])
         found = _convolution.miopenConvolutionForwardGetSolution(handle, second, first, desc, result, _MOST)
-        plan = _convolution.plan_forward
     elif op.kind == "OPERATION_CONVOLUTION_BACKWARD_DATA":
         desc = convolution_of(conv, tensors[2], tensors[1])
         found = _convolution.miopenConvolutionBackwardDataGetSolution(handle, first, second, desc, result, _MOST)
@@ -311,17 +312,18 @@ def activation_of(op: BackendDescriptor) -> ActivationDescriptor | None:
         lower, upper = pw.value("POINTWISE_RELU_LOWER_CLIP"), pw.value("POINTWISE_RELU_UPPER_CLIP")
         slope = pw.value("POINTWISE_RELU_LOWER_CLIP_SLOPE")
         if slope != 0:
-            return ActivationDescriptor("leakyrelu", slope) if lower == 0 and math.isinf(upper) else None
+            return ActivationDescriptor(_Act.miopenActivationLEAKYRELU,
+                                        slope) if lower == 0 and math.isinf(upper) else None
         if lower == 0:
-            return ActivationDescriptor("relu") if math.isinf(upper) else ActivationDescriptor("clippedrelu", upper)
-        return ActivationDescriptor("clamp", lower, upper)
+            return ActivationDescriptor(_Act.miopenActivationRELU) if math.isinf(upper) else ActivationDescriptor(_Act.miopenActivationCLIPPEDRELU, upper)
+        return ActivationDescriptor(_Act.miopenActivationCLAMP, lower, upper)
     if mode == "ELU_FWD":
-        return ActivationDescriptor("elu", pw.value("POINTWISE_ELU_ALPHA"))
+        return ActivationDescriptor(_Act.miopenActivationELU, pw.value("POINTWISE_ELU_ALPHA"))
     if mode == "SOFTPLUS_FWD" and pw.value("POINTWISE_SOFTPLUS_BETA") != 1:
         return None
-    names = {"TANH_FWD": "tanh", "SIGMOID_FWD": "logistic", "SOFTPLUS_FWD": "softrelu", "ABS": "abs",
-             "IDENTITY": "pasthru"}
-    return ActivationDescriptor(names[mode], 1.0, 1.0) if mode in names else None
+    of = {"TANH_FWD": "TANH", "SIGMOID_FWD": "LOGISTIC", "SOFTPLUS_FWD": "SOFTRELU", "ABS": "ABS",
+          "IDENTITY": "PASTHRU"}
+    return ActivationDescriptor(_Act[f"miopenActivation{of[mode]}"], 1.0, 1.0) if mode in of else None
 
 
 def _pointwise(op: BackendDescriptor, tensors: list[BackendDescriptor]) -> list[Engine] | None:
@@ -456,6 +458,10 @@ def _named(ops: list[BackendDescriptor], pattern: _Pattern) -> dict[str, Backend
     return search(0, {}, {}, frozenset())
 
 
+def _id_of(name: str) -> miopenTensorArgumentId_t:
+    return miopenTensorArgumentId_t[f"miopenTensorMha{name}"]
+
+
 def _attention(ops: list[BackendDescriptor], pattern: _Pattern, direction: int) -> list[Engine] | None:
     """Return the engine of MIOpen's patterns of attention, through Find 2.0."""
     names = _named(ops, pattern)
@@ -471,13 +477,13 @@ def _attention(ops: list[BackendDescriptor], pattern: _Pattern, direction: int) 
     given = {name: t for name, t in names.items() if name not in between and name != "inverse"}
     problem = _find2.miopenCreateMhaProblem(MhaDescriptor(scales.pop()), direction)
     for name, t in given.items():
-        _find2.miopenSetProblemTensorDescriptor(problem, f"miopenTensorMha{name}", t.desc)
+        _find2.miopenSetProblemTensorDescriptor(problem, _id_of(name), t.desc)
 
     def ready(handle: Handle) -> Callable[[dict[int, Any]], None]:
         solution = _find2.miopenFindSolutions(handle, problem, None, 1)[0]
 
         def launch(memory: dict[int, Any]) -> None:
-            arguments = [(f"miopenTensorMha{name}", None, memory[t.uid]) for name, t in given.items()]
+            arguments = [(_id_of(name), None, memory[t.uid]) for name, t in given.items()]
             _find2.miopenRunSolution(handle, solution, len(arguments), arguments, None, 0)
         return launch
 

@@ -175,8 +175,8 @@ def _sequences_text(desc: SeqTensorDescriptor) -> str:
 _DESCRIPTORS: tuple[tuple[type[Any], Callable[[Any], str]], ...] = (
     (PoolingDescriptor, _pooling_text), (ActivationDescriptor, _activation_text), (LRNDescriptor, _lrn_text),
     (SoftmaxDescriptor, _softmax_text), (ReduceTensorDescriptor, _reduce_text), (DropoutDescriptor, _dropout_text),
-    (MhaDescriptor, _mha_text), (CTCLossDescriptor, _ctc_text), (RNNDescriptor, _rnn_text), (SeqTensorDescriptor,
-                                                                                             _sequences_text),
+    (MhaDescriptor, _mha_text), (CTCLossDescriptor, _ctc_text), (RNNDescriptor, _rnn_text),
+    (SeqTensorDescriptor, _sequences_text),
 )
 
 

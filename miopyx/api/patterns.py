@@ -312,10 +312,12 @@ def activation_of(op: BackendDescriptor) -> ActivationDescriptor | None:
         lower, upper = pw.value("POINTWISE_RELU_LOWER_CLIP"), pw.value("POINTWISE_RELU_UPPER_CLIP")
         slope = pw.value("POINTWISE_RELU_LOWER_CLIP_SLOPE")
         if slope != 0:
-            return ActivationDescriptor(_Act.miopenActivationLEAKYRELU,
-                                        slope) if lower == 0 and math.isinf(upper) else None
+            plain = lower == 0 and math.isinf(upper)
+            return ActivationDescriptor(_Act.miopenActivationLEAKYRELU, slope) if plain else None
+        if lower == 0 and math.isinf(upper):
+            return ActivationDescriptor(_Act.miopenActivationRELU)
         if lower == 0:
-            return ActivationDescriptor(_Act.miopenActivationRELU) if math.isinf(upper) else ActivationDescriptor(_Act.miopenActivationCLIPPEDRELU, upper)
+            return ActivationDescriptor(_Act.miopenActivationCLIPPEDRELU, upper)
         return ActivationDescriptor(_Act.miopenActivationCLAMP, lower, upper)
     if mode == "ELU_FWD":
         return ActivationDescriptor(_Act.miopenActivationELU, pw.value("POINTWISE_ELU_ALPHA"))

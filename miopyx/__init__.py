@@ -34,11 +34,13 @@ from .api._find2 import *  # noqa: F403
 from .api._fusion import *  # noqa: F403
 from .api._getitem import *  # noqa: F403
 from .api._glu import *  # noqa: F403
+from .api._graph import *  # noqa: F403
 from .api._handle import *  # noqa: F403
 from .api._kthvalue import *  # noqa: F403
 from .api._layernorm import *  # noqa: F403
 from .api._losses import *  # noqa: F403
 from .api._lrn import *  # noqa: F403
+from .api._mha import *  # noqa: F403
 from .api._pooling import *  # noqa: F403
 from .api._prelu import *  # noqa: F403
 from .api._reduce import *  # noqa: F403
@@ -55,6 +57,7 @@ from .problem._descriptors import ConvolutionDescriptor as ConvolutionDescriptor
 from .problem._descriptors import TensorDescriptor as TensorDescriptor
 from .problem._dropout import DropoutDescriptor as DropoutDescriptor
 from .problem._lrn import LRNDescriptor as LRNDescriptor
+from .problem._mha import MhaDescriptor as MhaDescriptor
 from .problem._pooling import PoolingDescriptor as PoolingDescriptor
 from .problem._reduce import ReduceTensorDescriptor as ReduceTensorDescriptor
 from .problem._rnn import RNNDescriptor as RNNDescriptor

@@ -51,7 +51,7 @@ def _shorten(value: Any) -> str:
 
 
 class NotInitializedError(MIOpenError, RuntimeError):
-    """MIOpen's status; no call of miopyx raises it."""
+    """A descriptor of the graph API that is used before it was finalised, or set after."""
 
     status = miopenStatus_t.miopenStatusNotInitialized
 

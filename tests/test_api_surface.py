@@ -83,9 +83,11 @@ def test_every_function_is_used_in_a_test():
 
 def test_public_names_are_meant():
     """`import *` must not hand on what modules import for themselves."""
-    meant = {"ActivationDescriptor", "CTCLossDescriptor", "ConvolutionDescriptor", "DropoutDescriptor", "FindOptions",
-             "FindProblem", "FindSolution", "FusionOperator", "FusionPlanDescriptor", "Handle", "LRNDescriptor",
-             "OperatorArgs", "Plan", "PoolingDescriptor", "RNNDescriptor", "ReduceTensorDescriptor",
+    meant = {"ActivationDescriptor", "BackendDescriptor", "CTCLossDescriptor", "ConvolutionDescriptor",
+             "DropoutDescriptor",
+             "FindOptions", "FindProblem", "FindSolution", "FusionOperator", "FusionPlanDescriptor", "Handle",
+             "LRNDescriptor",
+             "MhaDescriptor", "OperatorArgs", "Plan", "PoolingDescriptor", "RNNDescriptor", "ReduceTensorDescriptor",
              "SeqTensorDescriptor", "SoftmaxDescriptor", "Solver", "TensorDescriptor", "cast_tensor", "copy_tensor",
              "solver_id", "solver_name"}
     errors = {error.__name__ for error in (miopyx.MIOpenError, *miopyx.errors.ERROR_OF_STATUS.values())}

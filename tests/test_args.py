@@ -364,6 +364,7 @@ KINDS = {"convDesc": ConvolutionDescriptor, "poolDesc": miopyx.PoolingDescriptor
          "activDesc": miopyx.ActivationDescriptor, "lrnDesc": miopyx.LRNDescriptor,
          "softmaxDesc": miopyx.SoftmaxDescriptor, "reduceTensorDesc": miopyx.ReduceTensorDescriptor,
          "dropoutDesc": partial(miopyx.DropoutDescriptor, 0.5), "ctcLossDesc": miopyx.CTCLossDescriptor,
+         "mhaDesc": miopyx.MhaDescriptor,
          "rnnDesc": partial(miopyx.RNNDescriptor, 4, 2, "LSTM", 1),
          "seqTensorDesc": partial(miopyx.SeqTensorDescriptor, "float32", 2, 3, 2, 4)}
 
@@ -442,7 +443,18 @@ def new_operator(name):
     return random.choice(makers[name])()
 
 
-# Objects of Find 2.0 and of fusion plans, new ones for each call, and what goes with them.
+def new_backend():
+    """A descriptor of the graph API with all its attributes, finalised or not; or a tensor's, for Find 2.0."""
+    if random.randrange(3) == 0:
+        return TensorDescriptor("float32", (1, 1, 1, 1))
+    made = miopyx.miopenBackendCreateDescriptor(miopyx.MIOPEN_BACKEND_MATMUL_DESCRIPTOR)
+    miopyx.miopenBackendSetAttribute(made, miopyx.MIOPEN_ATTR_MATMUL_COMP_TYPE, miopyx.MIOPEN_TYPE_DATA_TYPE, 1, [1])
+    if random.randrange(2):
+        miopyx.miopenBackendFinalize(made)
+    return made
+
+
+# Objects of Find 2.0, of graphs and of fusion plans, new ones for each call, and what goes with them.
 MAKERS = {
     "fusePlanDesc": new_plan, "args": miopyx.miopenCreateOperatorArgs, "fuseDirection": lambda: 0, "op_idx": lambda: 0,
     **{name: partial(new_operator, name) for name in ("convOp", "biasOp", "activFwdOp", "activBwdOp", "bnOp")},
@@ -452,8 +464,13 @@ MAKERS = {
     **dict.fromkeys(("problem", "problem1", "problem2"), new_problem), "options": miopyx.miopenCreateFindOptions,
     "solution": lambda: miopyx.miopenLoadSolution(saved_solution(), len(saved_solution())),
     "data": saved_solution, "size": lambda: len(saved_solution()), "direction": lambda: 0, "id": lambda: 1,
-    "operatorDesc": lambda: random.choice((ConvolutionDescriptor, ActivationDescriptor, SoftmaxDescriptor))(),
-    "runningMeanVariance": lambda: True, "descriptor": lambda: TensorDescriptor("float32", (1, 1, 1, 1)),
+    "operatorDesc": lambda: random.choice((ConvolutionDescriptor, ActivationDescriptor, SoftmaxDescriptor,
+                                           miopyx.MhaDescriptor))(),
+    "runningMeanVariance": lambda: True, "descriptor": new_backend,
+    "descriptorType": lambda: miopyx.MIOPEN_BACKEND_RNG_DESCRIPTOR, "sizeInBytes": lambda: 64,
+    "attributeName": lambda: miopyx.MIOPEN_ATTR_MATMUL_COMP_TYPE, "arrayOfElements": lambda: [miopyx.miopenHalf],
+    "attributeType": lambda: miopyx.MIOPEN_TYPE_DATA_TYPE, "scale": lambda: 0.5,
+    **dict.fromkeys(("elementCount", "requestedElementCount"), lambda: 1),
     "attach": lambda: 1, "buffer": lambda: None, "solverId": lambda: registry.CONV[0].id,
 }
 

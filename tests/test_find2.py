@@ -358,7 +358,95 @@ def test_batch_norm(handle, rng, running, keep):
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_fused_problems_have_no_solutions(host):
+def fused(first, *others):
+    for other in others:
+        miopyx.miopenFuseProblems(first, other)
+    return first
+
+
+def _convolve(x, w):
+    """A 3x3 convolution with pads of 1."""
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    return np.einsum("nchwrs,kcrs->nkhw", windows, w)
+
+
+@pytest.mark.parametrize("parts", ["bias", "relu", "bias + relu", "norm", "bias + norm + relu"])
+def test_fused_convolutions(handle, rng, parts):
+    """conv [+ bias] [+ norm] [+ relu]: what is between is never described, results are near float64's."""
+    x, w = rng.standard_normal((2, 5, 9, 8), np.float32), rng.standard_normal((7, 5, 3, 3), np.float32)
+    bias, scale, shift, mean = (rng.standard_normal((1, 7, 1, 1), np.float32) for _ in range(4))
+    variance = rng.uniform(0.5, 2, (1, 7, 1, 1)).astype("f4")
+    per_channel = TensorDescriptor("float32", (1, 7, 1, 1))
+    conv = miopyx.miopenCreateConvProblem(miopyx.ConvolutionDescriptor(pads=(1, 1)), 0)
+    miopyx.miopenSetProblemTensorDescriptor(conv, CONV[0], TensorDescriptor.of(x))
+    miopyx.miopenSetProblemTensorDescriptor(conv, CONV[1], TensorDescriptor.of(w))
+    want, others, last = _convolve(x.astype("f8"), w.astype("f8")), [], CONV[2]
+    magnitudes = _convolve(np.abs(x).astype("f8"), np.abs(w).astype("f8"))
+    arguments = [(CONV[0], x), (CONV[1], w)]
+    if "bias" in parts:
+        others.append(miopyx.miopenCreateBiasProblem(0))
+        miopyx.miopenSetProblemTensorDescriptor(others[-1], miopyx.miopenTensorBias, per_channel)
+        arguments.append((miopyx.miopenTensorBias, bias))
+        want, magnitudes, last = want + bias, magnitudes + np.abs(bias), miopyx.miopenTensorBiasY
+    if "norm" in parts:
+        others.append(miopyx.miopenCreateBatchnormProblem(miopyx.miopenBNSpatial, False,
+                                                          miopyx.miopenProblemDirectionInference))
+        miopyx.miopenSetProblemTensorDescriptor(others[-1], miopyx.miopenTensorBatchnormScale, per_channel)
+        arguments += zip((miopyx.miopenTensorBatchnormScale, miopyx.miopenTensorBatchnormBias,
+                          miopyx.miopenTensorBatchnormEstimatedMean, miopyx.miopenTensorBatchnormEstimatedVariance,
+                          miopyx.miopenScalarBatchnormEpsilon), (scale, shift, mean, variance, 0.01), strict=True)
+        factor = scale.astype("f8") / np.sqrt(variance.astype("f8") + 0.01)
+        want = (want - mean) * factor + shift
+        magnitudes = (magnitudes + np.abs(mean)) * np.abs(factor) + np.abs(shift)
+        last = miopyx.miopenTensorBatchnormY
+    if "relu" in parts:
+        others.append(miopyx.miopenCreateActivationProblem(ActivationDescriptor("relu"), 0))
+        want, last = np.maximum(want, 0), miopyx.miopenTensorActivationY
+    solutions = miopyx.miopenFindSolutions(handle, fused(conv, *others), None, 2)
+    assert 1 <= len(solutions) <= 2
+    for solution in solutions:
+        saved = miopyx.miopenSaveSolution(solution)
+        for one in (solution, miopyx.miopenLoadSolution(saved, len(saved))):
+            y = Tensor(handle, TensorDescriptor("float32", want.shape), None)
+            given = [(number, None, value if isinstance(value, float) else handle.upload(value))
+                     for number, value in arguments] + [(last, None, y.argument())]
+            rng.shuffle(given)
+            miopyx.miopenRunSolution(handle, one, len(given), [tuple(argument) for argument in given], None, 0)
+            handle.finish()
+            # Winograd's transforms are the worst of the solvers: their errors are those of a tile's sums.
+            assert (np.abs(y.values() - want) <= 2e-4 * magnitudes.max()).all()
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_fused_batch_norm(handle, rng, training):
+    x = rng.standard_normal((4, 6, 5, 5), np.float32)
+    scale, shift, mean = (rng.standard_normal((1, 6, 1, 1), np.float32) for _ in range(3))
+    variance = rng.uniform(0.5, 2, (1, 6, 1, 1)).astype("f4")
+    desc, per_channel = TensorDescriptor.of(x), TensorDescriptor("float32", (1, 6, 1, 1))
+    problem = miopyx.miopenCreateBatchnormProblem(1, False, 0 if training else 4)
+    miopyx.miopenSetProblemTensorDescriptor(problem, miopyx.miopenTensorBatchnormX, desc)
+    miopyx.miopenSetProblemTensorDescriptor(problem, miopyx.miopenTensorBatchnormScale, per_channel)
+    fused(problem, miopyx.miopenCreateActivationProblem(ActivationDescriptor("tanh", 1.0, 1.0), 0))
+    solution, = miopyx.miopenFindSolutions(handle, problem, None, 2)
+    y = Tensor(handle, desc, None)
+    given = [(miopyx.miopenTensorBatchnormX, None, handle.upload(x)), (miopyx.miopenTensorActivationY, None,
+                                                                       y.argument()),
+             (miopyx.miopenTensorBatchnormScale, None, handle.upload(scale)),
+             (miopyx.miopenTensorBatchnormBias, None, handle.upload(shift))]
+    if training:
+        mean = x.astype("f8").mean((0, 2, 3), keepdims=True)
+        variance = x.astype("f8").var((0, 2, 3), keepdims=True)
+    else:
+        given += [(miopyx.miopenTensorBatchnormEstimatedMean, None, handle.upload(mean)),
+                  (miopyx.miopenTensorBatchnormEstimatedVariance, None, handle.upload(variance))]
+    miopyx.miopenRunSolution(handle, solution, len(given), given, None, 0)
+    handle.finish()
+    want = np.tanh((x - mean) / np.sqrt(variance.astype("f8") + 1e-5) * scale.astype("f8") + shift)
+    np.testing.assert_allclose(y.values(), want, atol=1e-5)
+
+
+def test_what_is_not_fused(host):
     conv = miopyx.miopenCreateConvProblem(CASES["3x3"].conv(), 0)
     bias = miopyx.miopenCreateBiasProblem(0)
     relu = miopyx.miopenCreateActivationProblem(ActivationDescriptor("relu"), 0)
@@ -366,12 +454,36 @@ def test_fused_problems_have_no_solutions(host):
     miopyx.miopenFuseProblems(conv, bias)
     assert repr(conv) == "<FindProblem convolution + bias + activation>"
     assert relu.kind == "activation"
-    with pytest.raises(miopyx.MIOpenNotImplementedError, match="Fused"):
-        miopyx.miopenFindSolutions(host, conv, None, 1)
     with pytest.raises(miopyx.BadParmError, match="itself"):
         miopyx.miopenFuseProblems(conv, conv)
     with pytest.raises(miopyx.BadParmError, match="parts"):
         miopyx.miopenSetProblemTensorDescriptor(conv, CONV[0], TensorDescriptor("float32", (1, 1, 1, 1)))
+    with pytest.raises(miopyx.BadParmError) as raised:
+        miopyx.miopenFindSolutions(host, conv, None, 1)
+    assert raised.value.value == "miopenTensorConvolutionX"
+    softmax = miopyx.miopenCreateSoftmaxProblem(SoftmaxDescriptor(), 0)
+    for parts in ((relu, softmax), (softmax, relu), (bias, relu)):
+        first = miopyx.miopenCreateActivationProblem(ActivationDescriptor("relu"), 0)
+        with pytest.raises(miopyx.MIOpenNotImplementedError, match="fuses"):
+            miopyx.miopenFindSolutions(host, fused(first, *parts), None, 1)
+
+
+def test_fused_parts_must_fit(host):
+    def problem(after):
+        conv = miopyx.miopenCreateConvProblem(miopyx.ConvolutionDescriptor(pads=(1, 1)), 0)
+        miopyx.miopenSetProblemTensorDescriptor(conv, CONV[0], TensorDescriptor("float32", (2, 5, 9, 8)))
+        miopyx.miopenSetProblemTensorDescriptor(conv, CONV[1], TensorDescriptor("float32", (7, 5, 3, 3)))
+        return fused(conv, after)
+
+    for number, lens in ((miopyx.miopenTensorActivationX, (2, 7, 9, 9)), (miopyx.miopenTensorActivationY, (2, 6, 9,
+                                                                                                           8))):
+        relu = miopyx.miopenCreateActivationProblem(ActivationDescriptor("relu"), 0)
+        miopyx.miopenSetProblemTensorDescriptor(relu, number, TensorDescriptor("float32", lens))
+        with pytest.raises(miopyx.BadParmError) as raised:
+            miopyx.miopenFindSolutions(host, problem(relu), None, 1)
+        assert raised.value.parameter == number.name
+    with pytest.raises(miopyx.BadParmError, match="descriptor"):
+        miopyx.miopenFindSolutions(host, problem(miopyx.miopenCreateBiasProblem(0)), None, 1)
 
 
 # Errors

@@ -13,7 +13,7 @@ from miopyx.problem._elements cimport (
     EPSILON, RATE, ROOT, SIZE, SOME1, SOME2,
 )
 from miopyx.values._args cimport to_double, to_flag, to_int64
-from miopyx.values._types cimport MX_ADAM, MX_ADAM_TRANSFORMERS, MX_SLOTS
+from miopyx.values._types cimport MX_ADAM, MX_ADAM_TRANSFORMERS, MX_TENSORS
 from ._operation cimport Signature, arg_t, require_handle
 
 from miopyx.errors import BadParmError
@@ -77,10 +77,10 @@ cdef int _run(Signature signature, object handle, arg_t* descriptors, arg_t* buf
     cdef unsigned left_out = 0
     cdef int64_t step = 0
     cdef int i, slot
-    cdef int[MX_SLOTS] place       # of a slot among the descriptors, -1: none
+    cdef int[MX_TENSORS] place       # of a slot among the descriptors, -1: none
     cdef bint counted
     require_handle(handle)
-    for slot in range(MX_SLOTS):
+    for slot in range(MX_TENSORS):
         place[slot] = -1
     for i in range(signature.descriptors):
         slot = signature.order[i]

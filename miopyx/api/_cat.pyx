@@ -4,14 +4,14 @@ Names and argument order are the header's; failures became exceptions.
 """
 
 from miopyx.values._args cimport to_int
-from miopyx.values._types cimport MX_AXES, MX_CAT, MX_SLOTS
+from miopyx.values._types cimport MX_AXES, MX_CAT, MX_TENSORS
 from ._operation cimport Signature, arg_t, require_handle, sequence_of
 
 from miopyx.errors import BadParmError, MIOpenNotImplementedError
 from miopyx.problem._cat import CatProblem
 
 cdef enum:
-    MOST = MX_SLOTS - 1    # tensors of a call
+    MOST = MX_TENSORS - 1    # tensors of a call
 
 # One for each number of tensors, made when it is first asked for.  Flags of a call: the axis.
 cdef list _SIGNATURES = [None] * (MOST + 1)
@@ -74,8 +74,8 @@ def miopenCatForward(handle, xCount, xDescs, xs, yDesc, y, dim):
     """
     require_handle(handle)
     cdef int count = _count(to_int(xCount, "xCount"), "xCount"), axis = _axis(dim), i
-    cdef arg_t[MX_SLOTS] descriptors
-    cdef arg_t[MX_SLOTS + 1] buffers
+    cdef arg_t[MX_TENSORS] descriptors
+    cdef arg_t[MX_TENSORS + 1] buffers
     cdef tuple kinds = sequence_of(xDescs, count, "xDescs"), data = sequence_of(xs, count, "xs")
     for i in range(count):
         descriptors[i], buffers[i] = <arg_t> kinds[i], <arg_t> data[i]

@@ -11,6 +11,7 @@ from miopyx.enums import (
 )
 from miopyx.problem._activation import ActivationDescriptor
 from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, _Int
+from miopyx.problem._mha import MhaDescriptor
 from miopyx.problem._softmax import SoftmaxDescriptor
 from miopyx.runtime._buffers import _Data
 from miopyx.values.structs import miopenTensorArgument_t
@@ -66,6 +67,10 @@ def miopenCreateBatchnormProblem(
     direction: miopenProblemDirection_t | _Int,
 ) -> FindProblem: ...
 def miopenCreateBiasProblem(direction: miopenProblemDirection_t | _Int) -> FindProblem: ...
+def miopenCreateMhaProblem(
+    operatorDesc: MhaDescriptor,
+    direction: miopenProblemDirection_t | _Int,
+) -> FindProblem: ...
 def miopenCreateSoftmaxProblem(
     operatorDesc: SoftmaxDescriptor,
     direction: miopenProblemDirection_t | _Int,
@@ -115,7 +120,8 @@ def miopenGetSolverIdConvAlgorithm(solverId: _Int) -> miopenConvAlgorithm_t: ...
 __all__ = [  # noqa: RUF022 - in the order of the header
     "FindOptions", "FindProblem", "FindSolution",
     "miopenCreateConvProblem", "miopenCreateActivationProblem", "miopenCreateBatchnormProblem",
-    "miopenCreateBiasProblem", "miopenCreateSoftmaxProblem", "miopenFuseProblems", "miopenDestroyProblem",
+    "miopenCreateBiasProblem", "miopenCreateMhaProblem", "miopenCreateSoftmaxProblem", "miopenFuseProblems",
+    "miopenDestroyProblem",
     "miopenSetProblemTensorDescriptor", "miopenCreateFindOptions", "miopenDestroyFindOptions",
     "miopenSetFindOptionTuning", "miopenSetFindOptionResultsOrder", "miopenSetFindOptionWorkspaceLimit",
     "miopenSetFindOptionPreallocatedWorkspace", "miopenSetFindOptionPreallocatedTensor",

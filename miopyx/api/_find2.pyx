@@ -12,6 +12,8 @@ from miopyx.values._args cimport to_double, to_flag, to_int, to_int64, to_member
 from miopyx.engine._binding cimport OWN, workspace_bytes
 from miopyx.engine._handle cimport Handle, as_handle
 from miopyx.engine._plan cimport Plan
+from miopyx.problem._fusion cimport FUSED_EPSILON
+from miopyx.problem._mha cimport as_mha
 from miopyx.problem._descriptors cimport (
     ConvolutionDescriptor, Descriptor, TensorDescriptor, as_convolution, as_tensor, check_descriptor,
 )
@@ -20,8 +22,9 @@ from miopyx.values._types cimport MX_SCALARS, MX_SLOTS
 import copy
 
 from miopyx import enums
-from miopyx.errors import BadParmError, MIOpenError, MIOpenNotImplementedError
+from miopyx.errors import BadParmError, MIOpenError, MIOpenNotImplementedError, UnknownError
 from miopyx.problem._activation import ActivationDescriptor
+from miopyx.problem._mha import BACKWARD_SLOTS, FORWARD_SLOTS, MhaDescriptor
 from miopyx.problem._softmax import SoftmaxDescriptor
 from miopyx.solvers import registry
 from ._activation import plan_activation_backward, plan_activation_forward
@@ -29,6 +32,8 @@ from ._batchnorm import plan_batch_norm_backward, plan_batch_norm_inference, pla
 from ._convolution import (
     find_solvers, plan_backward_data, plan_backward_weights, plan_forward, workspace_of_find,
 )
+from ._fusion import fused_candidates, plan_bias_activation
+from ._mha import plan_mha
 from miopyx.choose.preparing import with_config
 from ._softmax import plan_softmax_backward, plan_softmax_forward
 from ._tensor_ops import plan_op_tensor
@@ -38,6 +43,7 @@ cdef enum:
     BACKWARD = 1
     WEIGHTS = 2
     INFERENCE = 4
+    SPATIAL = 1            # miopenBatchNormMode_t
     BY_TIME = 0            # miopenFindResultsOrder_t
     OP_ADD = 0             # miopenTensorOp_t
     TILE = 1 << 20         # random numbers that are repeated through a buffer
@@ -61,6 +67,16 @@ cdef enum:                 # miopenTensorArgumentId_t
     SOFTMAX_Y = 45
     SOFTMAX_DX = 46
     SOFTMAX_DY = 47
+    MHA_K = 4
+    MHA_Q = 5
+    MHA_V = 6
+    MHA_O = 16
+    MHA_M = 19
+    MHA_Z_INV = 20
+    MHA_DO = 21
+    MHA_DQ = 29
+    MHA_DK = 30
+    MHA_DV = 31
     BN_X = 48
     BN_Y = 49
     BN_RUNNING_MEAN = 50
@@ -77,7 +93,7 @@ cdef enum:                 # miopenTensorArgumentId_t
     BN_DY = 61
 
 cdef int64_t SCALAR = <int64_t> 1 << 31  # ids of numbers have this bit
-cdef int64_t EXP_AVG_FACTOR = SCALAR + 2, EPSILON = SCALAR + 3
+cdef int64_t MHA_MASK = SCALAR + 1, EXP_AVG_FACTOR = SCALAR + 2, EPSILON = SCALAR + 3
 
 # What a plan of a kind and direction takes: ids of its tensors in its order, those that may be left out, ids of its
 # numbers, and those of the tensors whose descriptors it needs.
@@ -102,6 +118,24 @@ cdef dict _TAKES = {
 }
 cdef frozenset _OF_SCALE = frozenset((  # share the scale's descriptor
     *_RUNNING, *_SAVED, BN_SCALE, BN_SCALE_DIFF, BN_ESTIMATED_MEAN, BN_ESTIMATED_VARIANCE, BN_BIAS, BN_BIAS_DIFF))
+# Of attention, in the order of its plans.
+cdef tuple _MHA_FORWARD = tuple([enums.number_of("miopenTensorArgumentId_t", f"miopenTensor{name}")
+                                 for name in FORWARD_SLOTS])
+cdef tuple _MHA_BACKWARD = tuple([enums.number_of("miopenTensorArgumentId_t", f"miopenTensor{name}")
+                                  for name in BACKWARD_SLOTS])
+cdef tuple _MHA_NEEDS = (MHA_K, MHA_Q, MHA_V, MHA_O)
+cdef tuple _MHA_BACKWARD_NEEDS = (*_MHA_NEEDS, MHA_DO, MHA_M, MHA_Z_INV, MHA_DQ, MHA_DK, MHA_DV)
+_TAKES["attention", FORWARD] = (_MHA_FORWARD, tuple([id for id in _MHA_FORWARD if id not in _MHA_NEEDS]), (MHA_MASK,),
+                                _MHA_NEEDS)
+_TAKES["attention", BACKWARD] = (
+    _MHA_BACKWARD, tuple([id for id in _MHA_BACKWARD if id not in _MHA_BACKWARD_NEEDS]), (MHA_MASK,),
+    _MHA_BACKWARD_NEEDS)
+# Where the input and the result of a problem are that may be a part of a fused one.
+cdef dict _ENDS = {
+    ("convolution", FORWARD): (CONV_X, CONV_Y), ("bias", FORWARD): (BIAS_X, BIAS_Y),
+    ("activation", FORWARD): (ACT_X, ACT_Y), ("batch norm", FORWARD): (BN_X, BN_Y),
+    ("batch norm", INFERENCE): (BN_X, BN_Y),
+}
 cdef tuple _PLANS = (plan_forward, plan_backward_data, plan_backward_weights)
 
 
@@ -157,7 +191,8 @@ cdef class FindProblem(_Object):
     Descriptors are copied: what becomes of the caller's changes nothing here.
     """
 
-    cdef readonly str kind         # "convolution", "activation", "batch norm", "bias", "softmax", "fused"
+    # "convolution", "activation", "attention", "batch norm", "bias", "softmax", "fused"
+    cdef readonly str kind
     cdef readonly int direction
     cdef object operation          # a copy of the operation's descriptor, batch norm's mode
     cdef bint running              # batch norm moves running statistics
@@ -173,10 +208,12 @@ cdef class FindProblem(_Object):
         return f"<FindProblem {self.kind}, {_direction_word(self.direction)}>"
 
     cdef tuple takes(self):
-        return <tuple> _TAKES[self.kind, self.direction]
+        return _fused_takes(self) if self.kind == "fused" else <tuple> _TAKES[self.kind, self.direction]
 
     cdef int require_described(self) except -1:
         """Require a descriptor of each tensor that a plan needs one of."""
+        if self.kind == "fused":
+            return _join_parts(self)
         for id in self.takes()[3]:
             if id not in self.tensors:
                 raise BadParmError("the tensor has no descriptor yet", "problem", _name_of(id),
@@ -196,6 +233,13 @@ cdef class FindProblem(_Object):
                 out.update(_RUNNING)
             if not self.tensors.keys() >= set(_SAVED):
                 out.update(_SAVED)
+        if self.kind == "fused" and self.parts[0].kind == "batch norm" and self.parts[0].direction == FORWARD:
+            if not (<FindProblem> self.parts[0]).running:
+                out.update(_RUNNING)
+            if not self.tensors.keys() >= set(_SAVED):
+                out.update(_SAVED)
+        if self.kind == "attention":
+            out.update(set(self.takes()[1]) - self.tensors.keys())
         return frozenset(out & set(self.takes()[1]))
 
     cdef Plan plan(self, object handle, object solver_id):
@@ -220,12 +264,132 @@ cdef class FindProblem(_Object):
                 plan = plan_softmax_backward(handle, t[SOFTMAX_Y], t[SOFTMAX_DY], t[SOFTMAX_DX], *how)
             plan.default[0], plan.default[1] = self.operation.alpha, self.operation.beta
             return plan
+        if self.kind == "attention":
+            names = FORWARD_SLOTS if d == FORWARD else BACKWARD_SLOTS
+            return plan_mha(handle, d == BACKWARD, self.operation.scale,
+                            {name: t[id] for name, id in zip(names, self.takes()[0]) if id in t})
+        if self.kind == "fused":
+            return _fused_plan(self, handle, solver_id)
         saved = BN_SAVED_MEAN not in self.left_out()
         if d == FORWARD:
             return plan_batch_norm_training(handle, self.operation, t[BN_X], t[BN_Y], t[BN_SCALE], self.running, saved)
         if d == INFERENCE:
             return plan_batch_norm_inference(handle, self.operation, t[BN_X], t[BN_Y], t[BN_SCALE])
         return plan_batch_norm_backward(handle, self.operation, t[BN_X], t[BN_DY], t[BN_DX], t[BN_SCALE], saved)
+
+
+cdef tuple _kinds(FindProblem p):
+    return tuple([(part.kind, part.direction) for part in p.parts])
+
+
+cdef tuple _fused_takes(FindProblem p):
+    """What a fused problem's plan takes, as _TAKES has it of the others.
+
+    Raises
+    ------
+    MIOpenNotImplementedError
+        For a sequence that nothing fuses.
+    """
+    cdef tuple kinds = _kinds(p), parameters = (BN_SCALE, BN_BIAS, BN_ESTIMATED_MEAN, BN_ESTIMATED_VARIANCE)
+    cdef list rest = list(kinds[1:]), ids
+    cdef int result
+    if not rest or any([kind not in _ENDS for kind in kinds]):
+        raise _unfused(p)
+    result = (<tuple> _ENDS[kinds[len(kinds) - 1]])[1]
+    if kinds[0] == ("convolution", FORWARD):
+        ids, needs = [CONV_X, CONV_W], [CONV_X, CONV_W]
+        for kind, more, described in ((("bias", FORWARD), (BIAS,), (BIAS,)),
+                                      (("batch norm", INFERENCE), parameters, (BN_SCALE,)),
+                                      (("activation", FORWARD), (), ())):
+            if rest and rest[0] == kind:
+                del rest[0]
+                ids += more
+                needs += described
+        if rest:
+            raise _unfused(p)
+        return (*ids, result), (), ((EPSILON,) if BN_SCALE in needs else ()), (*needs, result)
+    if kinds == (("batch norm", INFERENCE), ("activation", FORWARD)):
+        return (BN_X, result, *parameters), (), (EPSILON,), (BN_X, BN_SCALE, result)
+    if kinds == (("batch norm", FORWARD), ("activation", FORWARD)):
+        takes = _TAKES["batch norm", FORWARD]
+        return ((BN_X, result, *(<tuple> takes[0])[2:]), takes[1], takes[2], (BN_X, BN_SCALE, result))
+    raise _unfused(p)
+
+
+cdef object _unfused(FindProblem p):
+    return MIOpenNotImplementedError(
+        "No solver found. Nothing fuses this sequence", "problem", p,
+        "convolution [+ bias] [+ batch norm, inference] [+ activation], or batch norm + activation, forward")
+
+
+cdef int _join_parts(FindProblem p) except -1:
+    """Let each part's input be what the one before it gives; `tensors` gets what the plan takes."""
+    cdef FindProblem part
+    cdef TensorDescriptor here = None, given
+    cdef dict tensors = {}
+    cdef int first, last = 0
+    _fused_takes(p)
+    for part in p.parts:
+        first, last = _ENDS[part.kind, part.direction]
+        tensors.update(part.tensors)
+        given = part.tensors.get(first)
+        if here is None:
+            if given is None:
+                raise BadParmError("the tensor has no descriptor yet", "problem", _name_of(first),
+                                   "one set by miopenSetProblemTensorDescriptor")
+            here = given
+        elif given is not None and (given.lens != here.lens or given.type != here.type):
+            raise BadParmError("not what the part before it gives", _name_of(first), given, here)
+        if part.kind == "convolution":
+            if CONV_W not in part.tensors:
+                raise BadParmError("the tensor has no descriptor yet", "problem", _name_of(CONV_W),
+                                   "one set by miopenSetProblemTensorDescriptor")
+            here = TensorDescriptor(here.dtype, part.operation.output_lens(here, part.tensors[CONV_W]))
+        given = part.tensors.get(last)
+        if given is not None:
+            if given.lens != here.lens or given.type != here.type:
+                raise BadParmError("not the lengths and type of the part's result", _name_of(last), given, here)
+            here = given
+    tensors[last] = here
+    p.tensors = tensors
+    for id in p.takes()[3]:
+        if id not in p.tensors:
+            raise BadParmError("the tensor has no descriptor yet", "problem", _name_of(id),
+                               "one set by miopenSetProblemTensorDescriptor")
+    return 0
+
+
+cdef tuple _fused_parts(FindProblem p):
+    """What plan_bias_activation takes behind a handle."""
+    cdef FindProblem part
+    cdef dict t = p.tensors
+    cdef object bias = None, norm = None, activation = ActivationDescriptor()
+    for part in p.parts:
+        if part.kind == "bias":
+            bias = t[BIAS]
+        elif part.kind == "batch norm":
+            norm = t[BN_SCALE]
+            if part.operation != SPATIAL:
+                raise MIOpenNotImplementedError("batch norm per activation behind a convolution", "problem", p,
+                                                "miopenBNSpatial")
+        elif part.kind == "activation":
+            activation = part.operation
+    ids = p.takes()[0]
+    return (t[CONV_X], t[CONV_W], (<FindProblem> p.parts[0]).operation, None, bias, activation, t[ids[len(ids) - 1]],
+            norm)
+
+
+cdef Plan _fused_plan(FindProblem p, object handle, object solver_id):
+    cdef dict t = p.tensors
+    cdef tuple kinds = _kinds(p)
+    if kinds[0] == ("convolution", FORWARD):
+        *rest, norm = _fused_parts(p)
+        return plan_bias_activation(handle, *rest, solver_id, None, norm)
+    mode, activation = (<FindProblem> p.parts[0]).operation, (<FindProblem> p.parts[1]).operation
+    if kinds[0] == ("batch norm", INFERENCE):
+        return plan_batch_norm_inference(handle, mode, t[BN_X], t[ACT_Y], t[BN_SCALE], activation)
+    return plan_batch_norm_training(handle, mode, t[BN_X], t[ACT_Y], t[BN_SCALE], (<FindProblem> p.parts[0]).running,
+                                    t.keys() >= set(_SAVED), activation)
 
 
 cdef str _direction_word(int direction):
@@ -273,6 +437,7 @@ cdef class FindSolution(_Object):
     cdef int64_t ids[MX_SLOTS]     # of the plan's buffers, -1 where one is left out
     cdef unsigned optional         # bits of those that may be missing
     cdef int64_t numbers[MX_SCALARS]
+    cdef int place[MX_SCALARS]     # of those among a call's numbers
     cdef int number_count, count
 
     def __init__(self):
@@ -292,7 +457,9 @@ cdef class FindSolution(_Object):
             if id in out or (self.problem.kind == "activation" and id in takes[1]):
                 self.optional |= 1u << i
         for i, id in enumerate(takes[2]):
-            self.numbers[i] = id
+            self.numbers[i], self.place[i] = id, i
+            if self.problem.kind == "fused" and self.problem.parts[0].kind == "convolution":
+                self.place[i] = FUSED_EPSILON
         return 0
 
     cdef Plan plan_on(self, Handle handle):
@@ -332,7 +499,7 @@ cdef FindProblem _frozen(FindProblem p):
     """A problem as it is now, for solutions: the caller may go on with his."""
     cdef FindProblem same = FindProblem.__new__(FindProblem)
     same.kind, same.direction, same.operation, same.running = p.kind, p.direction, p.operation, p.running
-    same.tensors, same.made = dict(p.tensors), True
+    same.tensors, same.made, same.parts = dict(p.tensors), True, p.parts
     return same
 
 
@@ -413,6 +580,49 @@ def miopenCreateBiasProblem(direction):
     return _problem("bias", None, direction)
 
 
+def miopenCreateMhaProblem(operatorDesc, direction):
+    """Return a FindProblem of an attention, Forward or Backward.
+
+    Of each head, with r = descaleQ descaleK scale:
+
+        s = r q k^T + bias, but -Inf for keys behind the row's place (miopenMhaMaskCausal)
+        M = max of a row of s,  ZInv = 1 / (sum of e^(s - M)),  p = e^(s - M) ZInv
+        o = scaleO (scaleS mask p / (1 - P)) v descaleS descaleV
+        dv = scaleDV (scaleS mask p / (1 - P))^T do descaleS descaleDO
+        ds = scale p (mask / (1 - P) (do v^T) descaleDO descaleV - (row's sum of do o) descaleDO descaleO)
+        dq = scaleDQ (scaleDS ds) k descaleDS descaleK
+        dk = scaleDK (scaleDS ds)^T q descaleDS descaleQ
+        AmaxS, AmaxO, AmaxDS, AmaxDQ ... = the largest absolute p, o, ds, dq ... before their scale
+
+    as MIOpen's header and Vaswani et al., Attention is all you need (NeurIPS 2017), have it; bias is added.
+    The mask of dropout has the probability P, and is the same forward and backward for the same seed and offset
+    (docs/attention.md).  Scores live in tiles: nothing has the size of rows times keys.
+
+    Tensors (miopenSetProblemTensorDescriptor; those in brackets may be left out, numbers are 1 then):
+
+        Q n h s d, K n h t d, V n h t w, O n h s w     float32, float16, bfloat16 or float64, alike; any strides
+        [Bias] n h s t or 1 instead, M and ZInv n h s 1    float32, of float64 float64; forward [M, ZInv]
+        DO, DQ, DK, DV                                 as O, Q, K, V
+        [DescaleK, ..., ScaleS, ...]                   a float32 in memory
+        [DropoutProbability, DropoutSeed, DropoutOffset]    a float32 of 0 to 1 and two int64 in memory; all or none
+        [AmaxO, AmaxS], [AmaxDQ, AmaxDK, AmaxDV, AmaxDS]    a float32 in memory
+
+    miopenTensorMhaMask is a number of the call, a miopenMhaMask_t.  A row whose scores are all -Inf is NaN.
+
+    Parameters
+    ----------
+    operatorDesc : MhaDescriptor
+        Copied.
+    direction : miopenProblemDirection_t
+
+    Raises
+    ------
+    BadParmError, MIOpenNotImplementedError
+        For another kind of descriptor or direction.
+    """
+    return _problem("attention", copy.copy(as_mha(operatorDesc, "operatorDesc")), direction)
+
+
 def miopenCreateSoftmaxProblem(operatorDesc, direction):
     """Return a FindProblem of a softmax, forward or backward.
 
@@ -434,7 +644,14 @@ def miopenCreateSoftmaxProblem(operatorDesc, direction):
 def miopenFuseProblems(problem1, problem2):
     """Append a problem's parts to those of another, which becomes a fused one.
 
-    MIOpen finds no solutions for fused problems, and no more does miopyx so far: miopenFindSolutions says so.
+    Solutions run all parts in one launch where their solver can (docs/fusion.md):
+
+        convolution [+ bias] [+ batch norm, Inference and spatial] [+ activation]      all Forward
+        batch norm, Forward or Inference, + activation, Forward
+
+    Descriptors are set before: those of the first part's input and of what the parts read besides it.  Results that are
+    not described are packed; each part's input is the result of the one before it.  Solutions take the first input,
+    what is read besides, and the last result; there are no tensors between.
 
     Parameters
     ----------
@@ -489,7 +706,8 @@ def miopenSetProblemTensorDescriptor(problem, id, descriptor):
     cdef FindProblem p = _alive(problem, FindProblem, "problem")
     cdef int64_t number = _id_of(id)
     if p.kind == "fused":
-        raise BadParmError("tensors of a fused problem are those of its parts", "problem", problem, "a part of it")
+        raise BadParmError("tensors of a fused problem are those of its parts", "problem", problem,
+                           "a part, before it is fused")
     if number not in p.takes()[0]:
         raise BadParmError(f"no tensor of a {p.kind} problem, {_direction_word(p.direction)}", "id", _name_of(number),
                            ", ".join(str(_name_of(one)) for one in sorted(p.takes()[0])))
@@ -681,14 +899,37 @@ cdef list _find_convolution(Handle handle, FindProblem p, FindOptions o, str sta
             for c in candidates if handle.invoker(problem, c.solver.id) is not None]
 
 
+cdef list _find_fused(Handle handle, FindProblem p, FindOptions o, int most, str stamp):
+    """The solvers of a fused convolution as they are ranked, those first that were measured; none is timed here."""
+    cdef list found = []
+    cdef Plan plan
+    cdef int64_t limit = o.workspace_limit
+    if o.workspace is not None or o.workspace_size > 0:
+        limit = min(limit, o.workspace_size)
+    failure = None
+    for solver_id, time, workspace in fused_candidates(handle, *_fused_parts(p)):
+        if workspace > limit or len(found) == most and o.order == BY_TIME:
+            continue
+        try:
+            plan = p.plan(handle, solver_id)
+        except MIOpenError as e:
+            failure = e
+            continue
+        found.append(_solution(p, plan.solver, plan.invoker.config, time, plan.workspace, stamp))
+    if not found:
+        raise failure or UnknownError("workspace is smaller than any solution needs", "options", limit, "more")
+    return found
+
+
 def miopenFindSolutions(handle, problem, options, maxSolutions):
     """Return the FindSolutions of a problem, the best first.
 
     Of a convolution they are what Find finds, by the same databases and environment as
     miopenFindConvolutionForwardAlgorithm and its like, but all solvers and not the best of each algorithm.  The find
     mode is NORMAL, which times what is not known, unless the convolution or MIOPEN_FIND_MODE says another: FAST and the
-    hybrid modes give one solution where there is a record.  Of the other operations there is one, the solver that their
-    functions take; nothing is run, and its time is -1.
+    hybrid modes give one solution where there is a record.  Of a fused convolution they are all
+    solvers, as they are ranked; of the other operations there is one, the solver that their functions take.  Nothing is
+    run for these, and times are -1 where nothing was measured before.
 
     Parameters
     ----------
@@ -709,7 +950,7 @@ def miopenFindSolutions(handle, problem, options, maxSolutions):
     BadParmError
         Where a tensor has no descriptor, descriptors do not fit each other, or a buffer of the options does not fit.
     MIOpenNotImplementedError
-        For a fused problem.
+        For types that no solver takes, and fused problems of a sequence that nothing fuses.
     UnknownError
         Where no solver applies within the workspace.
     """
@@ -722,15 +963,14 @@ def miopenFindSolutions(handle, problem, options, maxSolutions):
     cdef Plan plan
     if most < 1:
         raise BadParmError("no solutions asked for", "maxSolutions", most, ">= 1")
-    if p.kind == "fused":
-        raise MIOpenNotImplementedError("No solver found. Fused problems have no solutions", "problem", problem,
-                                        "one operation")
     h.require_alive()
-    p.require_described()
     p = _frozen(p)
+    p.require_described()
     stamp = store.of(h.device.info).stamp
     if p.kind == "convolution":
         found = _find_convolution(h, p, o, stamp)
+    elif p.kind == "fused" and p.parts[0].kind == "convolution":
+        found = _find_fused(h, p, o, most, stamp)
     else:
         plan = p.plan(h, None)
         found = [_solution(p, plan.solver, plan.invoker.config, -1.0, plan.workspace, stamp)]
@@ -738,6 +978,13 @@ def miopenFindSolutions(handle, problem, options, maxSolutions):
     if o.order != BY_TIME:
         found.sort(key=lambda s: s.workspace)
     return found[:most]
+
+
+cdef int _mask(object given) except -1:
+    cdef int mask = to_member(given, "miopenMhaMask_t", "miopenTensorMhaMask")
+    if mask not in (0, 1):
+        raise BadParmError("unknown mask", "miopenTensorMhaMask", given, "a miopenMhaMask_t")
+    return mask
 
 
 def miopenRunSolution(handle, solution, nInputs, tensors, workspace, workspaceSize):
@@ -805,7 +1052,10 @@ def miopenRunSolution(handle, solution, nInputs, tensors, workspace, workspaceSi
             if numbers_seen >> j & 1:
                 raise BadParmError("given twice", f"tensors[{i}]", _name_of(id), "each argument once")
             numbers_seen |= 1u << j
-            scalars[j] = to_double(argument[BUFFER_AT], <str> _name_of(id))
+            if id == MHA_MASK:
+                scalars[s.place[j]] = _mask(argument[BUFFER_AT])
+            else:
+                scalars[s.place[j]] = to_double(argument[BUFFER_AT], <str> _name_of(id))
             continue
         for j in range(s.count):
             if s.ids[j] == id:
@@ -868,15 +1118,20 @@ def miopenSaveSolution(solution):
         For what is no live solution.
     """
     from miopyx.database import solutions
-    from miopyx.problem import saved
 
     cdef FindSolution s = _alive(solution, FindSolution, "solution")
     cdef FindProblem p = s.problem
-    operation = saved.data_of(p.operation) if isinstance(p.operation, Descriptor) else p.operation
     return solutions.write({
-        "stamp": s.stamp, "kind": p.kind, "direction": p.direction, "operation": operation, "running": p.running,
-        "tensors": {str(id): saved.data_of(desc) for id, desc in p.tensors.items()}, "solver": s.solver,
+        "stamp": s.stamp, **_fields_of(p), "parts": [_fields_of(part) for part in p.parts or ()], "solver": s.solver,
         "config": s.config, "time": s.time, "workspace": s.workspace})
+
+
+cdef dict _fields_of(FindProblem p):
+    from miopyx.problem import saved
+
+    return {"kind": p.kind, "direction": p.direction, "running": p.running,
+            "operation": saved.data_of(p.operation) if isinstance(p.operation, Descriptor) else p.operation,
+            "tensors": {str(id): saved.data_of(desc) for id, desc in p.tensors.items()}}
 
 
 def miopenGetSolutionSize(solution):
@@ -934,30 +1189,45 @@ cdef dict _solvers_of(str kind):
     return {solver.name: solver for solvers in (*registry.OTHERS.values(), (registry.EMPTY,)) for solver in solvers}
 
 
-cdef FindSolution _loaded(dict fields):
-    """The solution of what was read; each field is checked, whoever wrote it."""
+cdef FindProblem _problem_of(dict fields):
+    """A problem, or a part of one, of what was read."""
     from miopyx.errors import InvalidValueError
     from miopyx.problem import saved
 
     cdef FindProblem p = FindProblem.__new__(FindProblem)
+    kind, direction, operation = fields["kind"], fields["direction"], fields["operation"]
+    if (kind, direction) not in _TAKES or type(direction) is not int:
+        raise InvalidValueError("no such problem", "data", (kind, direction), "a kind and a direction")
+    classes = {"convolution": ConvolutionDescriptor, "activation": ActivationDescriptor,
+               "attention": MhaDescriptor, "softmax": SoftmaxDescriptor}
+    if kind in classes:
+        operation = saved.descriptor_of(classes[kind], operation)
+    elif operation not in ((0, 1) if kind == "batch norm" else (None,)):
+        raise InvalidValueError("no such operation", "data", operation, "a mode of batch normalisation, or None")
+    p.kind, p.direction, p.operation, p.running = kind, direction, operation, fields["running"] is True
+    p.made = True
+    p.tensors = {int(id): saved.descriptor_of(TensorDescriptor, desc) for id, desc in fields["tensors"].items()}
+    if not p.tensors.keys() <= set(p.takes()[0]):
+        raise InvalidValueError("tensors of another problem", "data", list(p.tensors), p.takes()[0])
+    return p
+
+
+cdef FindSolution _loaded(dict fields):
+    """The solution of what was read; each field is checked, whoever wrote it."""
+    from miopyx.errors import InvalidValueError
+
+    cdef FindProblem p
     cdef FindSolution s
     try:
-        kind, direction, operation = fields["kind"], fields["direction"], fields["operation"]
-        if (kind, direction) not in _TAKES or type(direction) is not int:
-            raise InvalidValueError("no such problem", "data", (kind, direction), "a kind and a direction")
-        classes = {"convolution": ConvolutionDescriptor, "activation": ActivationDescriptor,
-                   "softmax": SoftmaxDescriptor}
-        if kind in classes:
-            operation = saved.descriptor_of(classes[kind], operation)
-        elif operation not in ((0, 1) if kind == "batch norm" else (None,)):
-            raise InvalidValueError("no such operation", "data", operation, "a mode of batch normalisation, or None")
-        p.kind, p.direction, p.operation, p.running = kind, direction, operation, fields["running"] is True
-        p.made = True
-        p.tensors = {int(id): saved.descriptor_of(TensorDescriptor, desc) for id, desc in fields["tensors"].items()}
-        if not p.tensors.keys() <= set(p.takes()[0]):
-            raise InvalidValueError("tensors of another problem", "data", list(p.tensors), p.takes()[0])
+        kind = fields["kind"]
+        if kind == "fused":
+            p = FindProblem.__new__(FindProblem)
+            p.kind, p.tensors, p.made = "fused", {}, True
+            p.parts = [_problem_of(part) for part in fields["parts"]]
+        else:
+            p = _problem_of(fields)
         p.require_described()
-        solver = _solvers_of(kind).get(fields["solver"])
+        solver = _solvers_of(p.parts[0].kind if kind == "fused" else kind).get(fields["solver"])
         if solver is None:
             raise InvalidValueError("an unknown solver", "data", fields["solver"], "a solver of this version")
         config = tuple([to_int64(value, "config") for value in fields["config"]])

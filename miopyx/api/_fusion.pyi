@@ -1,6 +1,7 @@
 from typing import Any, SupportsFloat, TypeAlias, final
 
 from miopyx.engine._handle import Handle
+from miopyx.engine._plan import Plan
 from miopyx.enums import (
     miopenActivationMode_t,
     miopenBatchNormMode_t,
@@ -44,6 +45,31 @@ def miopenConvolutionBiasActivationForward(
     yDesc: TensorDescriptor,
     y: _Data,
 ) -> None: ...
+def plan_bias_activation(
+    handle: Handle,
+    x_desc: TensorDescriptor,
+    w_desc: TensorDescriptor,
+    conv_desc: ConvolutionDescriptor,
+    z_desc: TensorDescriptor | None,
+    bias_desc: TensorDescriptor | None,
+    activation_desc: ActivationDescriptor,
+    y_desc: TensorDescriptor,
+    solution_id: int | None = None,
+    workspace_limit: int | None = None,
+    norm_desc: TensorDescriptor | None = None,
+    epsilon: float = 1e-5,
+) -> Plan: ...
+def fused_candidates(
+    handle: Handle,
+    x_desc: TensorDescriptor,
+    w_desc: TensorDescriptor,
+    conv_desc: ConvolutionDescriptor,
+    z_desc: TensorDescriptor | None,
+    bias_desc: TensorDescriptor | None,
+    activation_desc: ActivationDescriptor,
+    y_desc: TensorDescriptor,
+    norm_desc: TensorDescriptor | None,
+) -> list[tuple[int, float, int]]: ...
 def miopenCreateFusionPlan(
     fuseDirection: miopenFusionDirection_t | _Int,
     inputDesc: TensorDescriptor,

@@ -239,6 +239,18 @@ def plan_bias_activation(handle, x_desc, w_desc, conv_desc, z_desc, bias_desc, a
     return plan
 
 
+def fused_candidates(handle, x_desc, w_desc, conv_desc, z_desc, bias_desc, activation_desc, y_desc, norm_desc):
+    """Return id, time (-1 where it was not measured) and workspace of each solver of a fused convolution, as ranked."""
+    cdef Handle h = as_handle(handle)
+    cdef ConvProblem problem = _problem(h, x_desc, w_desc, conv_desc, z_desc, bias_desc, norm_desc,
+                                        (<ActivationDescriptor> activation_desc).number, y_desc)
+    survey = Survey(h, problem)
+    able = _ranking.candidates(survey)
+    if not able:
+        raise MIOpenNotImplementedError(f"No solver found. {problem!r}")
+    return [(c.solver.id, c.time if c.measured else -1.0, c.workspace) for c in able]
+
+
 # Fusion plans
 
 

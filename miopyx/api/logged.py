@@ -23,6 +23,7 @@ from miopyx.problem._ctc import CTCLossDescriptor
 from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, get_attribute
 from miopyx.problem._dropout import DropoutDescriptor
 from miopyx.problem._lrn import LRNDescriptor
+from miopyx.problem._mha import MhaDescriptor
 from miopyx.problem._pooling import PoolingDescriptor
 from miopyx.problem._reduce import ReduceTensorDescriptor
 from miopyx.problem._rnn import RNNDescriptor, SeqTensorDescriptor
@@ -40,11 +41,13 @@ from . import (
     _fusion,
     _getitem,
     _glu,
+    _graph,
     _handle,
     _kthvalue,
     _layernorm,
     _losses,
     _lrn,
+    _mha,
     _pooling,
     _prelu,
     _reduce,
@@ -62,7 +65,7 @@ if TYPE_CHECKING:
 # The modules whose functions are printed.
 MODULES = (_convolution, _tensor, _tensor_ops, _pooling, _activation, _lrn, _batchnorm, _softmax, _layernorm,
            _reduce, _dropout, _cat, _ctc, _losses, _glu, _prelu, _kthvalue, _getitem, _rope, _adam,
-           _rnn, _fusion)
+           _rnn, _fusion, _mha, _graph)
 # Arguments that are lists of numbers and those that are memory; an array could be either.
 _LISTS = {"lens", "dimsA", "stridesA", "padA", "strideA", "dilationA", "adjA", "windowDimA", "labels", "labelLengths",
           "inputLengths", "dims", "slices", "sequenceLenArray"}
@@ -81,7 +84,7 @@ _MEMORY = {
     "maxExpAvgSqOut", "stateStepIn", "stateStepOut", "gradScale", "foundInf", "z", "reserved",
     "hx", "cx", "hy", "cy", "dhx", "dcx", "dhy", "dcy", "layerParam", "layerBias", "table",
 }
-_FUSION = (_fusion.FusionPlanDescriptor, _fusion.FusionOperator, _fusion.OperatorArgs)
+_FUSION = (_fusion.FusionPlanDescriptor, _fusion.FusionOperator, _fusion.OperatorArgs, _graph.BackendDescriptor)
 _LONGEST_LIST, _LONGEST_TEXT = 16, 200
 
 _LAYER = re.compile(r"miopen(?:Find)?Convolution(Forward|BackwardData|BackwardWeights|Backward(?=Bias))"
@@ -131,6 +134,10 @@ def _softmax_text(desc: SoftmaxDescriptor) -> str:
     return f"{desc.algorithm.name}, {desc.mode.name}, {_scalar(desc.alpha)}, {_scalar(desc.beta)}, "
 
 
+def _mha_text(desc: MhaDescriptor) -> str:
+    return f"{_scalar(desc.scale)}, "
+
+
 def _reduce_text(desc: ReduceTensorDescriptor) -> str:
     if desc.op is None:
         return "never set, "
@@ -168,7 +175,8 @@ def _sequences_text(desc: SeqTensorDescriptor) -> str:
 _DESCRIPTORS: tuple[tuple[type[Any], Callable[[Any], str]], ...] = (
     (PoolingDescriptor, _pooling_text), (ActivationDescriptor, _activation_text), (LRNDescriptor, _lrn_text),
     (SoftmaxDescriptor, _softmax_text), (ReduceTensorDescriptor, _reduce_text), (DropoutDescriptor, _dropout_text),
-    (CTCLossDescriptor, _ctc_text), (RNNDescriptor, _rnn_text), (SeqTensorDescriptor, _sequences_text),
+    (MhaDescriptor, _mha_text), (CTCLossDescriptor, _ctc_text), (RNNDescriptor, _rnn_text),
+    (SeqTensorDescriptor, _sequences_text),
 )
 
 

@@ -1,4 +1,4 @@
-/* Philox 4x32-10 (Salmon et al., SC 2011), as kernels/layers/dropout.h has it. */
+/* Philox 4x32-10 (Salmon et al., SC 2011), as kernels/include/philox.h has it. */
 #ifndef MIOPYX_PHILOX_H
 #define MIOPYX_PHILOX_H
 #include <stdint.h>

@@ -5,7 +5,7 @@ from libc.string cimport memset
 
 from ._descriptors cimport TensorDescriptor, as_tensor
 from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain, tensor_text
-from miopyx.values._types cimport MX_AXES, MX_SLOTS, mx_slots_problem, mx_tensor
+from miopyx.values._types cimport MX_AXES, MX_TENSORS, mx_slots_problem, mx_tensor
 
 from miopyx.errors import BadParmError, MIOpenNotImplementedError
 from miopyx.problem._descriptors import numpy_type
@@ -20,7 +20,7 @@ cdef class SlotsProblem(Problem):
     def __cinit__(self, *args, **kwargs):
         memset(&self.c, 0, sizeof(mx_slots_problem))
         self.data, self.size = &self.c, sizeof(mx_slots_problem)
-        self.names = [""] * MX_SLOTS
+        self.names = [""] * MX_TENSORS
 
     cdef int take(self, int slot, object desc, str name, bint written=False) except -1:
         """Let a slot hold the tensor of a descriptor; of what is written, no two elements may share memory."""

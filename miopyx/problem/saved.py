@@ -10,9 +10,10 @@ from typing import Any
 
 from miopyx.errors import InvalidValueError
 
-from . import _activation, _descriptors, _softmax
+from . import _activation, _descriptors, _mha, _softmax
 from ._activation import ActivationDescriptor
 from ._descriptors import ConvolutionDescriptor, TensorDescriptor
+from ._mha import MhaDescriptor
 from ._softmax import SoftmaxDescriptor
 
 _SETTERS: dict[type, tuple[Any, tuple[str, ...]]] = {
@@ -21,6 +22,7 @@ _SETTERS: dict[type, tuple[Any, tuple[str, ...]]] = {
                                            "set_find_mode")),
     ActivationDescriptor: (_activation, ("_set",)),
     SoftmaxDescriptor: (_softmax, ("_set",)),
+    MhaDescriptor: (_mha, ("_set",)),
 }
 
 

@@ -12,8 +12,9 @@
 #include "miopyx/kernels/include/problem.h"
 #include "miopyx/kernels/layers/pooling_args.h"
 
-/* Tensors of a problem, and numbers that come with each call (alpha, beta, epsilon ...), at most. */
-enum { MX_SLOTS = 16, MX_SCALARS = 8 };
+/* Slots of a problem, tensors of an mx_slots_problem, and numbers that come with each call (alpha, beta, epsilon ...), at
+ * most. */
+enum { MX_SLOTS = 32, MX_TENSORS = 16, MX_SCALARS = 8 };
 
 /* miopenDataType_t; FLOAT8 and BFLOAT8 are AMD's, E4M3 and E5M2 OCP's, which miopen.h does not have */
 enum {
@@ -38,7 +39,8 @@ enum {
     MX_DROPOUT_STATES, MX_DROPOUT_FORWARD, MX_DROPOUT_BACKWARD,
     MX_CAT, MX_CTC, MX_GLU, MX_GLU_BACKWARD, MX_PRELU_BACKWARD, MX_SOFT_MARGIN, MX_SOFT_MARGIN_BACKWARD, MX_ROPE,
     MX_ROPE_BACKWARD, MX_ADAM, MX_ADAM_TRANSFORMERS, MX_KTH, MX_GETITEM, MX_MULTI_MARGIN,
-    MX_RNN_FORWARD, MX_RNN_BACKWARD_DATA, MX_RNN_BACKWARD_WEIGHTS, MX_RNN_GET, MX_RNN_SET
+    MX_RNN_FORWARD, MX_RNN_BACKWARD_DATA, MX_RNN_BACKWARD_WEIGHTS, MX_RNN_GET, MX_RNN_SET,
+    MX_MHA_FORWARD, MX_MHA_BACKWARD
 };
 
 /* c = f(a, b, c), element by element; b broadcasts where its length is 1.  Tensors that `what` has no use for are 0. */
@@ -128,8 +130,8 @@ typedef struct {
     int64_t what;              /* MX_CAT ... */
     int64_t flags;
     int64_t number[8];
-    int64_t rank[MX_SLOTS];    /* of the descriptors */
-    mx_tensor t[MX_SLOTS];
+    int64_t rank[MX_TENSORS];  /* of the descriptors */
+    mx_tensor t[MX_TENSORS];
 } mx_slots_problem;
 
 /* Recurrent layers.  Sequences are ranked, the longest first; row r of step t is sequence r's, and `rows` counts the rows
@@ -151,4 +153,13 @@ typedef struct {
     double dropout;
     mx_tensor x, y, w, hidden_state;
 } mx_rnn_problem;
+
+/* Attention, problem/_mha.pxd.  Tensors are n h s d, in the axes 0, 1, 3 and 4; what is not given is 0. */
+enum { MX_MHA_TENSORS = 11 };
+typedef struct {
+    int64_t what;              /* MX_MHA_... */
+    int64_t has;               /* bit i: slot i is given */
+    mx_tensor t[MX_MHA_TENSORS];
+    mx_tensor one, whole;      /* numbers in memory: float32, and int64 of the dropout's seed and offset */
+} mx_mha_problem;
 #endif

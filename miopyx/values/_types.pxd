@@ -7,6 +7,8 @@ cdef extern from "miopyx/values/_types.h" nogil:
         MX_AXES
         MX_SPATIAL
         MX_SLOTS
+        MX_TENSORS
+        MX_MHA_TENSORS
         MX_SCALARS
         MX_HALF
         MX_FLOAT
@@ -63,6 +65,8 @@ cdef extern from "miopyx/values/_types.h" nogil:
         MX_RNN_BACKWARD_WEIGHTS
         MX_RNN_GET
         MX_RNN_SET
+        MX_MHA_FORWARD
+        MX_MHA_BACKWARD
 
     ctypedef struct mx_tensor:
         int64_t type
@@ -181,6 +185,12 @@ cdef extern from "miopyx/values/_types.h" nogil:
         int64_t count
         double dropout
         mx_tensor x, y, w, hidden_state
+
+    ctypedef struct mx_mha_problem:
+        int64_t what
+        int64_t has
+        mx_tensor t[11]
+        mx_tensor one, whole
 
     ctypedef struct mx_reduce_problem:
         int64_t what

@@ -25,6 +25,7 @@
 #define T float
 #endif
 #include "include/common.h"
+#include "include/philox.h"
 #include "layers/dropout_args.h"
 
 #if !MX_IS_STORAGE(T) || MX_TYPE(T) > MX_TYPE_bfloat16
@@ -38,24 +39,3 @@
         long mask_offset, __global ulong *states, long states_offset, const mx_dropout s, const int least_stay, \
         const SCALAR scale
 #define OFFSETS x += x_offset, y += y_offset, mask += mask_offset, states += states_offset
-
-#define PHILOX_0 0xD2511F53u
-#define PHILOX_1 0xCD9E8D57u
-#define PHILOX_KEY_0 0x9E3779B9u
-#define PHILOX_KEY_1 0xBB67AE85u
-/* The four words of a counter, or of a vector U of counters; a, b, c, d: the counter's words, then the result's. */
-#define PHILOX(U, a, b, c, d, seed)                                                        \
-    do {                                                                                   \
-        uint k0_ = (uint)(seed), k1_ = (uint)((seed) >> 32);                               \
-        _Pragma("unroll") for (int round_ = 0; round_ < 10; round_++)                      \
-        {                                                                                  \
-            const U high0_ = mul_hi((U)PHILOX_0, a), low0_ = (a) * PHILOX_0;               \
-            const U high1_ = mul_hi((U)PHILOX_1, c), low1_ = (c) * PHILOX_1;               \
-            a = high1_ ^ b ^ k0_;                                                          \
-            c = high0_ ^ d ^ k1_;                                                          \
-            b = low1_;                                                                     \
-            d = low0_;                                                                     \
-            k0_ += PHILOX_KEY_0;                                                           \
-            k1_ += PHILOX_KEY_1;                                                           \
-        }                                                                                  \
-    } while (0)

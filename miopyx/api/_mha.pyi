@@ -1,0 +1,13 @@
+from typing import SupportsFloat
+
+from miopyx.engine._handle import Handle
+from miopyx.engine._plan import Plan
+from miopyx.problem._descriptors import TensorDescriptor
+from miopyx.problem._mha import MhaDescriptor
+
+def miopenCreateMhaDescriptor() -> MhaDescriptor: ...
+def miopenSetMhaDescriptor(mhaDesc: MhaDescriptor, scale: SupportsFloat) -> None: ...
+def miopenGetMhaDescriptor(mhaDesc: MhaDescriptor) -> float: ...
+def plan_mha(handle: Handle, backward: bool, scale: float, tensors: dict[str, TensorDescriptor]) -> Plan: ...
+
+__all__ = ["miopenCreateMhaDescriptor", "miopenGetMhaDescriptor", "miopenSetMhaDescriptor"]

@@ -1,0 +1,494 @@
+"""What runs an operation graph: single operations, a convolution with what follows it, attention.
+
+A pattern names tensors; a graph matches where its operations and tensors can be named so, with what is between them
+virtual.  What matches nothing is refused with what there is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from miopyx.enums import miopenActivationMode_t as _Act
+from miopyx.enums import miopenPointwiseMode_t, miopenReduceTensorOp_t, miopenTensorArgumentId_t
+from miopyx.errors import BadParmError, MIOpenNotImplementedError
+from miopyx.problem._activation import ActivationDescriptor
+from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor
+from miopyx.problem._mha import MhaDescriptor
+from miopyx.problem._reduce import ReduceTensorDescriptor
+
+from . import _activation, _convolution, _find2, _fusion, _reduce, _tensor_ops
+
+if TYPE_CHECKING:
+    from miopyx.engine._handle import Handle
+
+    from ._graph import BackendDescriptor
+
+_MOST = 99  # engines of a graph
+# Where an operation's tensors are: inputs, then results, by the ends of their attributes' names.
+_TENSORS = {
+    "OPERATION_CONVOLUTION_FORWARD": ("OPERATION_CONVOLUTION_FORWARD", ("X", "W"), ("Y",)),
+    "OPERATION_CONVOLUTION_BACKWARD_DATA": ("OPERATION_CONVOLUTION_BWD_DATA", ("DY", "W"), ("DX",)),
+    "OPERATION_CONVOLUTION_BACKWARD_FILTER": ("OPERATION_CONVOLUTION_BWD_FILTER", ("DY", "X"), ("DW",)),
+    "OPERATION_MATMUL": ("OPERATION_MATMUL", ("ADESC", "BDESC"), ("CDESC",)),
+    "OPERATION_REDUCTION": ("OPERATION_REDUCTION", ("XDESC",), ("YDESC",)),
+    "OPERATION_RESHAPE": ("OPERATION_RESHAPE", ("XDESC",), ("YDESC",)),
+    "OPERATION_RNG": ("OPERATION_RNG", ("SEED", "OFFSET_DESC"), ("YDESC",)),
+}
+_BINARY = ("ADD", "ADD_SQUARE", "DIV", "MAX", "MIN", "MOD", "MUL", "POW", "SUB", "CMP_EQ", "CMP_NEQ", "CMP_GT",
+           "CMP_GE",
+           "CMP_LT", "CMP_LE", "LOGICAL_AND", "LOGICAL_OR")
+_TENSOR_OPS = {"ADD": 0, "SUB": 0, "MUL": 1, "MIN": 2, "MAX": 3}  # miopenTensorOp_t
+_LIMIT = ("one convolution, matmul, reduction or pointwise operation (add, sub, mul, min, max, identity, abs, relu, "
+          "tanh, sigmoid, elu, softplus); a forward convolution with an add of z, an add of a bias and an activation, "
+          "each at most once; MIOpen's forward and backward patterns of attention")
+
+
+def _mode(op: BackendDescriptor) -> str:
+    """Return what a pointwise operation does, without MIOPEN_POINTWISE_."""
+    mode = op.value("OPERATION_POINTWISE_PW_DESCRIPTOR").value("POINTWISE_MODE")
+    return miopenPointwiseMode_t(mode).name.removeprefix("MIOPEN_POINTWISE_")
+
+
+def _operands(op: BackendDescriptor) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return which attributes a pointwise operation reads and writes."""
+    mode = _mode(op)
+    if mode.endswith("_BWD"):
+        by_y = op.value("OPERATION_POINTWISE_XDESC") is None
+        return ("DYDESC", "YDESC" if by_y else "XDESC"), ("DXDESC",)
+    if mode == "BINARY_SELECT":
+        return ("XDESC", "BDESC", "TDESC"), ("YDESC",)
+    return (("XDESC", "BDESC") if mode in _BINARY else ("XDESC",)), ("YDESC",)
+
+
+def require_operands(op: BackendDescriptor) -> None:
+    """Require the tensors that a pointwise operation's mode reads and writes.
+
+    Raises
+    ------
+    BadParmError
+        Where one is missing.
+    """
+    for names in _operands(op):
+        for name in names:
+            if op.value(f"OPERATION_POINTWISE_{name}") is None:
+                raise BadParmError(f"a tensor of {_mode(op).lower()} is missing", "descriptor",
+                                   f"MIOPEN_ATTR_OPERATION_POINTWISE_{name}", "one set by miopenBackendSetAttribute")
+
+
+def _sign(op: BackendDescriptor) -> str:
+    """Return an operation's name in patterns."""
+    if op.kind == "OPERATION_POINTWISE":
+        return _mode(op)
+    if op.kind == "OPERATION_REDUCTION":
+        number = op.value("OPERATION_REDUCTION_DESC").value("REDUCTION_OPERATOR")
+        return "REDUCE_" + miopenReduceTensorOp_t(number).name.removeprefix("MIOPEN_REDUCE_TENSOR_")
+    return str(op.kind).removeprefix("OPERATION_")
+
+
+def _tensors(op: BackendDescriptor) -> tuple[list[BackendDescriptor], list[BackendDescriptor]]:
+    """Return what an operation reads, and what it writes."""
+    if op.kind == "OPERATION_POINTWISE":
+        prefix, (reads, writes) = op.kind, _operands(op)
+    else:
+        prefix, reads, writes = _TENSORS[op.kind]
+    return [op.value(f"{prefix}_{name}") for name in reads], [op.value(f"{prefix}_{name}") for name in writes]
+
+
+class Prepared:
+    """A graph that is ready on a handle."""
+
+    def __init__(self, handle: Handle, tensors: list[BackendDescriptor], launch: Callable[[dict[int, Any]], None],
+                 ignored: frozenset[int]) -> None:
+        self.handle, self.launch, self.ignored, self.workspace = handle, launch, ignored, 0
+        self.ids = {t.uid for t in tensors}
+
+    def run(self, memory: dict[int, Any]) -> None:
+        """Run on memory by ids."""
+        for uid in self.ids - memory.keys():
+            raise BadParmError("a tensor has no memory", "variantPack", uid, sorted(self.ids))
+        for uid in memory.keys() - self.ids - self.ignored:
+            raise BadParmError("no tensor of the graph", "variantPack", uid, sorted(self.ids))
+        self.launch(memory)
+
+
+class Engine:
+    """One way to run a graph: tensors that have memory, and a function that prepares it on a handle."""
+
+    def __init__(self, tensors: list[BackendDescriptor],
+                 ready: Callable[[Handle], Callable[[dict[int, Any]], None]],
+                 ignored: frozenset[int] = frozenset()) -> None:
+        self.tensors, self.ready, self.ignored = tensors, ready, ignored
+
+    def prepare(self, handle: Handle) -> Prepared:
+        """Build what is needed."""
+        return Prepared(handle, self.tensors, self.ready(handle), self.ignored)
+
+
+def _of_plan(make: Callable[[Handle], Any], tensors: list[BackendDescriptor], **numbers: float) -> Engine:
+    """Return the engine of a plan, whose buffers are those of `tensors`."""
+    def ready(handle: Handle) -> Callable[[dict[int, Any]], None]:
+        plan = make(handle)
+        return lambda memory: plan(*(memory[t.uid] for t in tensors), **numbers)
+
+    return Engine(tensors, ready)
+
+
+def engines(graph: BackendDescriptor) -> list[Engine]:
+    """Return what runs an operation graph, the best first.
+
+    Raises
+    ------
+    BadParmError
+        Where two operations write the same tensor, or two tensors have the same id.
+    MIOpenNotImplementedError
+        For a graph that nothing runs.
+    """
+    ops = graph.all_values("OPERATIONGRAPH_OPS")
+    handle = graph.value("OPERATIONGRAPH_HANDLE")
+    by_id: dict[int, BackendDescriptor] = {}
+    written: set[int] = set()
+    for op in ops:
+        reads, writes = _tensors(op)
+        for t in (*reads, *writes):
+            if by_id.setdefault(t.uid, t) is not t and by_id[t.uid].desc != t.desc:
+                raise BadParmError("two tensors have the same id", "MIOPEN_ATTR_TENSOR_UNIQUE_ID", t.uid,
+                                   "ids of their own")
+        for t in writes:
+            if t.uid in written:
+                raise BadParmError("written by two operations", "MIOPEN_ATTR_TENSOR_UNIQUE_ID", t.uid, "one operation")
+            written.add(t.uid)
+    found = None
+    if len(ops) == 1:
+        found = _single(ops[0], handle)
+    elif any(op.kind == "OPERATION_CONVOLUTION_FORWARD" for op in ops):
+        found = _fused(ops, handle)
+    else:
+        for pattern, direction in ((_FORWARD, 0), (_BACKWARD, 1)):
+            if found is None and len(ops) == len(pattern):
+                found = _attention(ops, pattern, direction)
+    if not found:
+        raise MIOpenNotImplementedError("nothing runs this graph", "MIOPEN_ATTR_OPERATIONGRAPH_OPS",
+                                        [_sign(op).lower() for op in ops], _LIMIT)
+    return found
+
+
+# Convolutions
+
+
+def convolution_of(conv: BackendDescriptor, x: BackendDescriptor, w: BackendDescriptor) -> ConvolutionDescriptor:
+    """Return the descriptor of a graph's convolution; tensors say how many groups there are."""
+    channels, each = x.desc.lens[1], w.desc.lens[1]
+    if each == 0 or channels % each:
+        raise BadParmError("channels of x are no multiple of w's", "MIOPEN_ATTR_TENSOR_DIMENSIONS", x.desc.lens,
+                           w.desc.lens)
+    desc = ConvolutionDescriptor(conv.all_values("CONVOLUTION_PRE_PADDINGS"),
+                                 conv.all_values("CONVOLUTION_FILTER_STRIDES"),
+                                 conv.all_values("CONVOLUTION_DILATIONS"),
+                                 conv.value("CONVOLUTION_CONV_MODE"), groups=channels // each,
+                                 end_pads=conv.all_values("CONVOLUTION_POST_PADDINGS"))
+    return desc
+
+
+def _single(op: BackendDescriptor, handle: Handle) -> list[Engine] | None:
+    reads, writes = _tensors(op)
+    tensors = [*reads, *writes]
+    if any(t.virtual for t in tensors):
+        raise BadParmError("virtual, and no other operation reads or writes it", "MIOPEN_ATTR_TENSOR_IS_VIRTUAL",
+                           [t.uid for t in tensors if t.virtual], "no virtual tensor beside a single operation")
+    if op.kind.startswith("OPERATION_CONVOLUTION"):
+        return _convolutions(op, handle, reads, writes)
+    if op.kind == "OPERATION_POINTWISE":
+        return _pointwise(op, tensors)
+    if op.kind == "OPERATION_MATMUL":
+        return _matmul(op, tensors)
+    if op.kind == "OPERATION_REDUCTION":
+        of = op.value("OPERATION_REDUCTION_DESC")
+        desc = ReduceTensorDescriptor(of.value("REDUCTION_OPERATOR"), of.value("REDUCTION_COMP_TYPE"), 1)
+        return [_of_plan(lambda on: _reduce.plan_reduce_tensor(on, desc, tensors[0].desc, tensors[1].desc), tensors)]
+    return None
+
+
+def _convolutions(op: BackendDescriptor, handle: Handle, reads: list[BackendDescriptor],
+                  writes: list[BackendDescriptor]) -> list[Engine]:
+    """Return an engine of each solver, in the order of immediate mode."""
+    prefix = _TENSORS[op.kind][0]
+    numbers = {"alpha": op.value(f"{prefix}_ALPHA"), "beta": op.value(f"{prefix}_BETA")}
+    tensors = [*reads, *writes]
+    first, second, result = (t.desc for t in tensors)
+    conv = op.value(f"{prefix}_CONV_DESC")
+    plan: Any = _convolution.plan_forward
+    if op.kind == "OPERATION_CONVOLUTION_FORWARD":
+        desc = convolution_of(conv, tensors[0], tensors[1])
+        found = _convolution.miopenConvolutionForwardGetSolution(handle, second, first, desc, result, _MOST)
+    elif op.kind == "OPERATION_CONVOLUTION_BACKWARD_DATA":
+        desc = convolution_of(conv, tensors[2], tensors[1])
+        found = _convolution.miopenConvolutionBackwardDataGetSolution(handle, first, second, desc, result, _MOST)
+        plan = _convolution.plan_backward_data
+    else:
+        desc = convolution_of(conv, tensors[1], tensors[2])
+        found = _convolution.miopenConvolutionBackwardWeightsGetSolution(handle, first, second, desc, result, _MOST)
+        plan = _convolution.plan_backward_weights
+
+    def engine(solution: int) -> Engine:
+        return _of_plan(lambda on: plan(on, first, second, desc, result, solution), tensors, **numbers)
+
+    return [engine(one.solution_id) for one in found]
+
+
+def _chain(ops: list[BackendDescriptor]) -> Iterator[BackendDescriptor]:
+    """Yield the operations from the convolution on, each the only reader of the virtual result before it."""
+    op = next(one for one in ops if one.kind == "OPERATION_CONVOLUTION_FORWARD")
+    while True:
+        yield op
+        result = _tensors(op)[1][0]
+        readers = [one for one in ops if any(t.uid == result.uid for t in _tensors(one)[0])]
+        if len(readers) != 1 or not result.virtual:
+            return
+        op = readers[0]
+
+
+def _fused(ops: list[BackendDescriptor], handle: Handle) -> list[Engine] | None:
+    """Return engines of act(alpha1 conv(x, w) + alpha2 z + bias), of which each part may be missing."""
+    order = list(_chain(ops))
+    if len(order) != len(ops):
+        return None
+    conv = order[0]
+    (x, w), (here,) = _tensors(conv)
+    if conv.value("OPERATION_CONVOLUTION_FORWARD_BETA") != 0:
+        return None
+    alpha1, alpha2 = conv.value("OPERATION_CONVOLUTION_FORWARD_ALPHA"), 1.0
+    z = bias = activation = None
+    for op in order[1:]:
+        if op.kind != "OPERATION_POINTWISE" or activation is not None:
+            return None
+        reads, (result,) = _tensors(op)
+        factors = [op.value("OPERATION_POINTWISE_ALPHA1"), op.value("OPERATION_POINTWISE_ALPHA2")]
+        if _mode(op) == "ADD":
+            at = 0 if reads[0].uid == here.uid else 1
+            other, of_here, of_other = reads[1 - at], factors[at], factors[1 - at]
+            if other.uid == here.uid or other.virtual:
+                return None
+            lens = other.desc.lens
+            if all(n == 1 or i == 1 for i,
+                   n in enumerate(lens)) and lens[1] == here.desc.lens[1] and lens != here.desc.lens:
+                if bias is not None or of_other != 1 or of_here != 1:
+                    return None
+                bias = other
+            else:
+                # What is before a bias is scaled; a bias before it would be, too.
+                if z is not None or (of_here != 1 and bias is not None):
+                    return None
+                z, alpha1, alpha2 = other, alpha1 * of_here, of_other
+        else:
+            activation = activation_of(op)
+            if activation is None:
+                return None
+        here = result
+    tensors = [x, w, *([z] if z else []), *([bias] if bias else []), here]
+    if any(t.virtual for t in tensors):
+        return None
+    desc = convolution_of(conv.value("OPERATION_CONVOLUTION_FORWARD_CONV_DESC"), x, w)
+    what = (x.desc, w.desc, desc, z.desc if z else None, bias.desc if bias else None,
+            activation or ActivationDescriptor(), here.desc)
+
+    def engine(solution: int) -> Engine:
+        return _of_plan(lambda on: _fusion.plan_bias_activation(on, *what, solution), tensors, alpha1=alpha1,
+                        alpha2=alpha2 if z else 0.0)
+
+    return [engine(solution) for solution, _, _ in _fusion.fused_candidates(handle, *what, None)[:_MOST]]
+
+
+# Element by element
+
+
+def activation_of(op: BackendDescriptor) -> ActivationDescriptor | None:
+    """Return what a pointwise operation is as an activation, None where it is none."""
+    pw, mode = op.value("OPERATION_POINTWISE_PW_DESCRIPTOR"), _mode(op)
+    if op.value("OPERATION_POINTWISE_ALPHA1") != 1:
+        return None
+    if mode == "RELU_FWD":
+        lower, upper = pw.value("POINTWISE_RELU_LOWER_CLIP"), pw.value("POINTWISE_RELU_UPPER_CLIP")
+        slope = pw.value("POINTWISE_RELU_LOWER_CLIP_SLOPE")
+        if slope != 0:
+            plain = lower == 0 and math.isinf(upper)
+            return ActivationDescriptor(_Act.miopenActivationLEAKYRELU, slope) if plain else None
+        if lower == 0 and math.isinf(upper):
+            return ActivationDescriptor(_Act.miopenActivationRELU)
+        if lower == 0:
+            return ActivationDescriptor(_Act.miopenActivationCLIPPEDRELU, upper)
+        return ActivationDescriptor(_Act.miopenActivationCLAMP, lower, upper)
+    if mode == "ELU_FWD":
+        return ActivationDescriptor(_Act.miopenActivationELU, pw.value("POINTWISE_ELU_ALPHA"))
+    if mode == "SOFTPLUS_FWD" and pw.value("POINTWISE_SOFTPLUS_BETA") != 1:
+        return None
+    of = {"TANH_FWD": "TANH", "SIGMOID_FWD": "LOGISTIC", "SOFTPLUS_FWD": "SOFTRELU", "ABS": "ABS",
+          "IDENTITY": "PASTHRU"}
+    return ActivationDescriptor(_Act[f"miopenActivation{of[mode]}"], 1.0, 1.0) if mode in of else None
+
+
+def _pointwise(op: BackendDescriptor, tensors: list[BackendDescriptor]) -> list[Engine] | None:
+    mode, descs = _mode(op), [t.desc for t in tensors]
+    alpha1, alpha2 = op.value("OPERATION_POINTWISE_ALPHA1"), op.value("OPERATION_POINTWISE_ALPHA2")
+    if mode in _TENSOR_OPS:
+        if mode == "SUB":
+            alpha2 = -alpha2
+        # The second operand is the one that may be repeated.
+        if descs[0].lens != descs[2].lens and descs[1].lens == descs[2].lens:
+            tensors, descs = [tensors[1], tensors[0], tensors[2]], [descs[1], descs[0], descs[2]]
+            alpha1, alpha2 = alpha2, alpha1
+        return [_of_plan(lambda on: _tensor_ops.plan_op_tensor(on, _TENSOR_OPS[mode], *descs), tensors, alpha1=alpha1,
+                         alpha2=alpha2, beta=0.0)]
+    if mode == "IDENTITY":
+        return [_of_plan(lambda on: _tensor_ops.plan_transform_tensor(on, *descs), tensors, alpha=alpha1, beta=0.0)]
+    activation = activation_of(op)
+    if activation is None:
+        return None
+    return [_of_plan(lambda on: _activation.plan_activation_forward(on, activation, *descs), tensors)]
+
+
+# Products
+
+
+def _matmul(op: BackendDescriptor, tensors: list[BackendDescriptor]) -> list[Engine] | None:
+    """Return the engine of c = a b, a batch at a time: a convolution of b by a with groups for the batch."""
+    a, b, c = (t.desc for t in tensors)
+    for name in ("GEMM_M_OVERRIDE_DESC", "GEMM_N_OVERRIDE_DESC", "GEMM_K_OVERRIDE_DESC"):
+        if op.value(f"OPERATION_MATMUL_{name}") is not None:
+            return None
+    if not len(a.lens) == len(b.lens) == len(c.lens) >= 2:
+        raise BadParmError("ranks of a product differ", "MIOPEN_ATTR_TENSOR_DIMENSIONS", (a.lens, b.lens, c.lens),
+                           "alike, >= 2")
+    *batch, m, k = a.lens
+    n = b.lens[-1]
+    if b.lens != (*batch, k, n) or c.lens != (*batch, m, n):
+        raise BadParmError("lengths of a product", "MIOPEN_ATTR_TENSOR_DIMENSIONS", (b.lens, c.lens),
+                           ((*batch, k, n), (*batch, m, n)))
+    count = math.prod(batch)
+    if not all(d.strides == TensorDescriptor(d.dtype, d.lens).strides for d in (a, b, c)):
+        return None
+    kind, result = a.dtype, c.dtype
+    x, w = TensorDescriptor(b.dtype, (1, count * k, 1, n)), TensorDescriptor(kind, (count * m, k, 1, 1))
+    y, conv = TensorDescriptor(result, (1, count * m, 1, n)), ConvolutionDescriptor((0, 0), groups=count)
+
+    def ready(handle: Handle) -> Callable[[dict[int, Any]], None]:
+        plan = _convolution.plan_forward(handle, x, w, conv, y)
+
+        def launch(memory: dict[int, Any]) -> None:
+            left, right, to = (_reshaped(memory[t.uid], t.desc.lens, d.lens)
+                               for t, d in zip(tensors, (w, x, y), strict=True))
+            plan(right, left, to)
+        return launch
+
+    return [Engine(tensors, ready)]
+
+
+def _reshaped(memory: Any, here: tuple[int, ...], there: tuple[int, ...]) -> Any:
+    """Return an array of a tensor's lengths with a convolution's; other memory has none."""
+    shape = getattr(memory, "shape", None)
+    return memory.reshape(there) if shape is not None and tuple(shape) == here else memory
+
+
+# Attention.  Operations, what they read and write, as MIOpen's patterns have them: IDENTITY's alpha is the scale.
+
+_NUMBERS = ("Descale", "Scale", "Dropout", "Amax", "inverse")  # have one element
+_Pattern = tuple[tuple[str, tuple[str, ...], str], ...]
+_FORWARD: _Pattern = (
+    ("MATMUL", ("Q", "K"), "s0"), ("IDENTITY", ("s0",), "s1"), ("MUL", ("s1", "DescaleQ"), "s2"),
+    ("MUL", ("s2", "DescaleK"), "s3"), ("REDUCE_MAX", ("s3",), "M"), ("SUB", ("s3", "M"), "sub"),
+    ("EXP", ("sub",), "e"), ("REDUCE_ADD", ("e",), "sum"), ("RECIPROCAL", ("sum",), "ZInv"), ("MUL", ("e", "ZInv"),
+                                                                                              "p0"),
+    ("REDUCE_MAX", ("p0",), "AmaxS"), ("RNG", ("DropoutSeed", "DropoutOffset"), "rnd"), ("MUL", ("p0", "rnd"), "p1"),
+    ("MUL", ("p1", "DropoutProbability"), "p2"), ("MUL", ("p2", "ScaleS"), "p3"), ("MATMUL", ("p3", "V"), "o0"),
+    ("MUL", ("o0", "DescaleS"), "o1"), ("MUL", ("o1", "DescaleV"), "o2"), ("MUL", ("o2", "ScaleO"), "O"),
+    ("REDUCE_MAX", ("o2",), "AmaxO"),
+)
+_BACKWARD: _Pattern = (
+    ("RESHAPE", ("K",), "kt"), ("MATMUL", ("Q", "kt"), "s0"), ("IDENTITY", ("s0",), "s1"),
+    ("MUL", ("s1", "DescaleQ"), "s2"), ("MUL", ("s2", "DescaleK"), "s3"), ("SUB", ("s3", "M"), "sub"),
+    ("EXP", ("sub",), "e"), ("MUL", ("e", "ZInv"), "p0"), ("RNG", ("DropoutSeed", "DropoutOffset"), "rnd"),
+    ("MUL", ("p0", "rnd"), "p1"), ("MUL", ("p1", "inverse"), "p2"), ("MUL", ("p2", "ScaleS"), "p3"),
+    ("RESHAPE", ("p3",), "pt"), ("MATMUL", ("pt", "DO"), "v0"), ("MUL", ("v0", "DescaleS"), "v1"),
+    ("MUL", ("v1", "DescaleDO"), "v2"), ("REDUCE_MAX", ("v2",), "AmaxDV"), ("MUL", ("v2", "ScaleDV"), "DV"),
+    ("RESHAPE", ("V",), "vt"), ("MATMUL", ("DO", "vt"), "d0"), ("MUL", ("d0", "DescaleDO"), "d1"),
+    ("MUL", ("d1", "DescaleV"), "d2"), ("MUL", ("d2", "rnd"), "d3"), ("MUL", ("d3", "DropoutProbability"), "d4"),
+    ("MUL", ("DO", "DescaleDO"), "r0"), ("MUL", ("O", "DescaleO"), "r1"), ("MUL", ("r0", "r1"), "r2"),
+    ("MUL", ("r2", "DropoutProbability"), "r3"), ("REDUCE_ADD", ("r3",), "delta"), ("SUB", ("d4", "delta"), "b0"),
+    ("IDENTITY", ("b0",), "b1"), ("MUL", ("b1", "p2"), "b2"), ("REDUCE_MAX", ("b2",), "AmaxDS"),
+    ("MUL", ("b2", "ScaleDS"), "b3"), ("MATMUL", ("b3", "K"), "q0"), ("MUL", ("q0", "DescaleDS"), "q1"),
+    ("MUL", ("q1", "DescaleK"), "q2"), ("REDUCE_MAX", ("q2",), "AmaxDQ"), ("MUL", ("q2", "ScaleDQ"), "DQ"),
+    ("RESHAPE", ("b3",), "bt"), ("MATMUL", ("bt", "Q"), "k0"), ("MUL", ("k0", "DescaleDS"), "k1"),
+    ("MUL", ("k1", "DescaleQ"), "k2"), ("REDUCE_MAX", ("k2",), "AmaxDK"), ("MUL", ("k2", "ScaleDK"), "DK"),
+)
+
+
+def _named(ops: list[BackendDescriptor], pattern: _Pattern) -> dict[str, BackendDescriptor] | None:
+    """Return the tensors of a graph by a pattern's names, None where it is another graph."""
+    by_sign: dict[str, list[BackendDescriptor]] = {}
+    for op in ops:
+        by_sign.setdefault(_sign(op), []).append(op)
+    if sorted(map(_sign, ops)) != sorted(sign for sign, _, _ in pattern):
+        return None
+
+    def bind(names: dict[str, BackendDescriptor], ids: dict[int, str], more: list[tuple[str,
+                                                                                        BackendDescriptor]]) -> bool:
+        for name, t in more:
+            if name.startswith(_NUMBERS) and math.prod(t.desc.lens) != 1:
+                return False
+            if names.setdefault(name, t).uid != t.uid or ids.setdefault(t.uid, name) != name:
+                return False
+        return True
+
+    def search(i: int, names: dict[str, BackendDescriptor], ids: dict[int, str],
+               used: frozenset[int]) -> dict[str, BackendDescriptor] | None:
+        if i == len(pattern):
+            return names
+        sign, reads, result = pattern[i]
+        for op in by_sign[sign]:
+            if id(op) in used:
+                continue
+            has, (to,) = _tensors(op)
+            for order in ((reads, reads[::-1]) if sign == "MUL" else (reads,)):
+                now, now_ids = dict(names), dict(ids)
+                if bind(now, now_ids, [*zip(order, has, strict=True), (result, to)]):
+                    found = search(i + 1, now, now_ids, used | {id(op)})
+                    if found is not None:
+                        return found
+        return None
+
+    return search(0, {}, {}, frozenset())
+
+
+def _id_of(name: str) -> miopenTensorArgumentId_t:
+    return miopenTensorArgumentId_t[f"miopenTensorMha{name}"]
+
+
+def _attention(ops: list[BackendDescriptor], pattern: _Pattern, direction: int) -> list[Engine] | None:
+    """Return the engine of MIOpen's patterns of attention, through Find 2.0."""
+    names = _named(ops, pattern)
+    if names is None:
+        return None
+    between = {name for name in names if name[0].islower() and name != "inverse"}
+    if any(names[name].virtual != (name in between) for name in names):
+        return None
+    scales = {op.value("OPERATION_POINTWISE_ALPHA1") for op in ops if _sign(op) == "IDENTITY"}
+    if len(scales) != 1:
+        raise BadParmError("two scales", "MIOPEN_ATTR_OPERATION_POINTWISE_ALPHA1", sorted(scales),
+                           "one of both identities")
+    given = {name: t for name, t in names.items() if name not in between and name != "inverse"}
+    problem = _find2.miopenCreateMhaProblem(MhaDescriptor(scales.pop()), direction)
+    for name, t in given.items():
+        _find2.miopenSetProblemTensorDescriptor(problem, _id_of(name), t.desc)
+
+    def ready(handle: Handle) -> Callable[[dict[int, Any]], None]:
+        solution = _find2.miopenFindSolutions(handle, problem, None, 1)[0]
+
+        def launch(memory: dict[int, Any]) -> None:
+            arguments = [(_id_of(name), None, memory[t.uid]) for name, t in given.items()]
+            _find2.miopenRunSolution(handle, solution, len(arguments), arguments, None, 0)
+        return launch
+
+    # MIOpen's pattern has 1 / (1 - P) as a tensor, too, and reads P alone.
+    ignored = frozenset({names["inverse"].uid}) if "inverse" in names else frozenset()
+    return [Engine(list(given.values()), ready, ignored)]

@@ -1,0 +1,192 @@
+"""Attention: on the host path, and as kernels for CPUs and for GPUs."""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from miopyx._core cimport SLOT_WORKSPACE, Arg, Device, KernelSpec, Problem, Solution, Step, struct_arg
+from miopyx.host._mha cimport host_mha
+from miopyx.problem._descriptors cimport type_size
+from miopyx.problem._mha cimport (
+    MHA_AMAX_DQ, MHA_AMAX_DS, MHA_AMAX_O, MHA_AMAX_S, MHA_BIAS, MHA_DESCALE_Q, MHA_DK, MHA_DO,
+    MHA_DQ, MHA_DV, MHA_K, MHA_M, MHA_MASK, MHA_O, MHA_OFFSET, MHA_PROBABILITY, MHA_Q, MHA_SCALE, MHA_SCALE_DV,
+    MHA_SCALE_O, MHA_SEED, MHA_V, MHA_Z_INV, MhaProblem, mha_has,
+)
+from miopyx.values._types cimport MX_DOUBLE, MX_MHA_FORWARD, mx_mha_problem, mx_tensor
+from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div
+
+cdef extern from "layers/mha_args.h":
+    ctypedef struct mx_mha_strides:
+        int64_t n, h, s, d
+
+    ctypedef struct mx_mha_shape:
+        int64_t heads, all, rows, keys, depth, width, groups_of_four, has
+        mx_mha_strides q, k, v, bias, o, m, z_inv, d_o, dq, dk, dv
+
+cdef enum:
+    TABLE = 128            # bytes of the workspace before the deltas
+    DELTAS = 64            # alignment of what follows
+    PANELS = 512 << 10     # bytes that a work-item of a CPU holds, if that leaves whole vectors
+    LANES = 4              # vectors of rows of a block, at most
+    BLOCK = 64             # keys of a tile, at most
+    ITEMS = 256            # of a group of a GPU
+    CHUNK = 16
+    NUMBERS = 15           # numbers in memory, as in layers/mha.h
+
+
+cdef class HostMha(HostLayer):
+    """On the host path."""
+
+    def __cinit__(self):
+        self.id, self.name, self.function = 1296, "HostMha", host_mha
+
+
+cdef class OpenCLMha(OpenCLLayer):
+    """On OpenCL devices: scores live in tiles alone, backward computes them again."""
+
+    def __cinit__(self):
+        self.id, self.name = 1295, "OpenCLMha"
+
+    cpdef str why_not(self, Device dev, Problem problem):
+        if not dev.is_host and not dev.is_cpu and (dev.max_work_group < ITEMS
+                                                   or _gpu_local(&(<MhaProblem> problem).c, NULL,
+                                                                 NULL) > dev.local_mem):
+            return "work-groups or local memory too small"
+        return OpenCLLayer.why_not(self, dev, problem)
+
+    cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1:
+        return self.solution(dev, problem).workspace
+
+    cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
+        cdef const mx_mha_problem* p = &(<MhaProblem> problem).c
+        cdef mx_mha_shape a
+        cdef bint wide = p.t[<int> MHA_Q].type == MX_DOUBLE, forward = p.what == MX_MHA_FORWARD
+        cdef int64_t size = type_size(<int> p.t[<int> MHA_Q].type), real = 8 if wide else 4, workspace = 0
+        cdef int64_t lanes, tile = 0, columns = 0, slices = 1, groups
+        cdef int first_amax = MHA_AMAX_S if forward else MHA_AMAX_DQ
+        cdef int last_amax = MHA_AMAX_O if forward else MHA_AMAX_DS
+        cdef int64_t given = p.has >> MHA_DESCALE_Q
+        cdef int64_t most = p.has >> first_amax & ((1 << (last_amax - first_amax + 1)) - 1)
+        cdef bint numbers
+        cdef list steps = []
+        if forward:
+            given &= (1 << (MHA_SCALE_O - MHA_DESCALE_Q + 1)) - 1
+        else:
+            given &= (1 << (MHA_SCALE_DV - MHA_DESCALE_Q + 1)) - 1
+        numbers = given != 0
+        _fill(p, &a)
+        cdef dict defines = {
+            "T": TOKENS[p.t[<int> MHA_Q].type], "REAL": "double" if wide else "float",
+            "ACC": "double" if wide else "float", "SCALAR": "double" if wide else "float", "NUMBERS": int(numbers),
+            "DROPS": int(mha_has(p, MHA_PROBABILITY)), "BIASED": int(mha_has(p, MHA_BIAS)), "AMAX": int(most != 0),
+            "AMAX_AT": first_amax, "DEPTH": a.depth, "WIDTH": a.width,
+        }
+        if numbers or most:
+            workspace = TABLE
+        # What is not given stands for something else, and is not touched.
+        rest = Arg.slot_of(MHA_Q, size)
+        table = Arg.slot_of(SLOT_WORKSPACE, 1) if workspace or not forward else rest
+        bias = Arg.slot_of(MHA_BIAS, real) if mha_has(p, MHA_BIAS) else rest
+        if dev.is_cpu:
+            file = "layers/mha_cpu.cl"
+            lanes = _cpu_lanes(dev, &a, forward, real, defines)
+        else:
+            file = "layers/mha_gpu.cl"
+            _gpu_local(p, &tile, &columns)
+            lanes = tile
+            defines.update(TILE=tile, COLUMNS=columns)
+        if workspace:
+            steps.append(_numbers(p, file, defines, table, rest, given | most << NUMBERS))
+        tensors = [Arg.slot_of(MHA_Q, size), Arg.slot_of(MHA_K, size), Arg.slot_of(MHA_V, size), bias]
+        saved = [Arg.slot_of(slot, real) if mha_has(p, slot) else rest for slot in (MHA_M, MHA_Z_INV)]
+        amax = [Arg.slot_of(slot, 4) if mha_has(p, slot) else rest for slot in range(first_amax, last_amax + 1)]
+        last = [table, struct_arg(&a, sizeof(a)), Arg.scalar_of(MHA_SCALE, wide), Arg.scalar_of(MHA_MASK, wide)]
+        if forward:
+            steps.append(_step(dev, file, "mha_forward", defines, [
+                *tensors, Arg.slot_of(MHA_O, size), *saved, *amax, *last], a.all * ceil_div(a.rows, lanes),
+                _slices(a.width, columns)))
+            return Solution(steps, workspace)
+        delta = Arg.slot_of(SLOT_WORKSPACE, real, TABLE)
+        workspace = TABLE + ceil_div(a.all * a.rows * real, DELTAS) * DELTAS
+        groups = min(a.all * a.rows, 4 * dev.compute_units) if dev.is_cpu else ceil_div(a.all * a.rows, 64)
+        steps.append(Step(KernelSpec(file, "mha_delta", **defines), (
+            Arg.slot_of(MHA_O, size), Arg.slot_of(MHA_DO, size), delta, table, struct_arg(&a, sizeof(a))),
+            (groups * (1 if dev.is_cpu else 64),), (1 if dev.is_cpu else 64,)))
+        tensors += [*saved, Arg.slot_of(MHA_DO, size), delta]
+        steps.append(_step(dev, file, "mha_dq", defines, [
+            *tensors, Arg.slot_of(MHA_DQ, size), amax[0], amax[3], *last],
+            a.all * ceil_div(a.rows, lanes), _slices(a.depth, columns)))
+        slices = max(_slices(a.depth, columns), _slices(a.width, columns))
+        steps.append(_step(dev, file, "mha_dkv", defines, [
+            *tensors, Arg.slot_of(MHA_DK, size), Arg.slot_of(MHA_DV, size), amax[1], amax[2], *last],
+            a.all * ceil_div(a.keys, lanes), slices))
+        return Solution(steps, workspace)
+
+
+cdef int64_t _slices(int64_t width, int64_t columns) noexcept:
+    return 1 if columns == 0 else ceil_div(width, 16 * columns)
+
+
+cdef Step _step(Device dev, str file, str entry, dict defines, list args, int64_t groups, int64_t slices):
+    spec = KernelSpec(file, entry, **defines)
+    if dev.is_cpu:
+        return Step(spec, args, (groups,), (1,))
+    return Step(spec, args, (groups * ITEMS, slices), (ITEMS, 1))
+
+
+cdef Step _numbers(const mx_mha_problem* p, str file, dict defines, Arg table, Arg rest, int64_t given):
+    """The launch that takes numbers in memory together; bits of `given` say which there are, and which amax."""
+    cdef bint forward = p.what == MX_MHA_FORWARD
+    cdef list args = []
+    cdef int i, slot
+    for i in range(NUMBERS + 4):
+        slot = MHA_DESCALE_Q + i if i < NUMBERS else (MHA_AMAX_S if forward else MHA_AMAX_DQ) + i - NUMBERS
+        args.append(Arg.slot_of(slot, 8 if slot in (MHA_SEED, MHA_OFFSET) else 4) if given >> i & 1 else rest)
+    return Step(KernelSpec(file, "mha_numbers", **defines), (*args, table, Arg.int64(given)), (1,), (1,))
+
+
+cdef int64_t _cpu_lanes(Device dev, const mx_mha_shape* a, bint forward, int64_t real, dict defines) except -1:
+    """Choose the blocks of a CPU; returns the rows of one."""
+    cdef int64_t vec = max(4, min(16, dev.vector_bytes // real)), side = LANES, block = BLOCK
+    cdef int64_t many = a.rows if forward else max(a.rows, a.keys), panels = a.depth + a.width + (1 if forward else 2)
+    while side > 1 and ((side // 2) * vec >= many or a.all * ceil_div(many, side * vec) < dev.compute_units):
+        side //= 2
+    while (side * vec + block) * panels * real > PANELS and (side > 1 or block > 16):
+        if block > 16:
+            block //= 2
+        else:
+            side //= 2
+    defines.update(VEC=vec, SIDE=side, LANES=side * vec, BLOCK=block)
+    return side * vec
+
+
+cdef int64_t _gpu_local(const mx_mha_problem* p, int64_t* tile, int64_t* columns) noexcept:
+    """Choose the tiles of a GPU; returns the bytes of local memory that they take."""
+    cdef bint wide = p.t[<int> MHA_Q].type == MX_DOUBLE, forward = p.what == MX_MHA_FORWARD
+    cdef int64_t longest = p.t[<int> MHA_V].len[4], side = 32 if wide else 64, each
+    if not forward:
+        longest = max(longest, p.t[<int> MHA_Q].len[4])
+    each = min(8, ceil_div(longest, 16))
+    if tile != NULL:
+        tile[0], columns[0] = side, each
+    return (8 if wide else 4) * (side * (side + 1) + 2 * CHUNK * (side + 1) + CHUNK * 16 * each + 11 * side + 16)
+
+
+cdef mx_mha_strides _strides(const mx_mha_problem* p, int slot) noexcept:
+    """A tensor's strides, 0 where it is repeated."""
+    cdef const mx_tensor* t = &p.t[slot]
+    cdef mx_mha_strides s
+    s.n, s.h = t.stride[0] if t.len[0] > 1 else 0, t.stride[1] if t.len[1] > 1 else 0
+    s.s, s.d = t.stride[3] if t.len[3] > 1 else 0, t.stride[4] if t.len[4] > 1 else 0
+    return s
+
+
+cdef int _fill(const mx_mha_problem* p, mx_mha_shape* a) noexcept:
+    cdef const mx_tensor* q = &p.t[<int> MHA_Q]
+    memset(a, 0, sizeof(mx_mha_shape))
+    a.heads, a.all, a.rows, a.depth = q.len[1], q.len[0] * q.len[1], q.len[3], q.len[4]
+    a.keys, a.width = p.t[<int> MHA_K].len[3], p.t[<int> MHA_V].len[4]
+    a.groups_of_four, a.has = ceil_div(a.keys, 4), p.has
+    a.q, a.k, a.v, a.bias = _strides(p, MHA_Q), _strides(p, MHA_K), _strides(p, MHA_V), _strides(p, MHA_BIAS)
+    a.o, a.m, a.z_inv, a.d_o = _strides(p, MHA_O), _strides(p, MHA_M), _strides(p, MHA_Z_INV), _strides(p, MHA_DO)
+    a.dq, a.dk, a.dv = _strides(p, MHA_DQ), _strides(p, MHA_DK), _strides(p, MHA_DV)
+    return 0

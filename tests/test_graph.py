@@ -1,0 +1,463 @@
+"""The graph API: attributes and their checks, and graphs that run: each result against float64."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from guarded import DTYPE, Tensor
+from test_mha import mask_of
+
+import miopyx
+from miopyx import TensorDescriptor
+from miopyx.errors import BadParmError, MIOpenNotImplementedError, NotInitializedError, UnsupportedOpError
+
+DTYPE.setdefault("int64", np.dtype("i8"))
+COUNT = itertools.count(1)
+
+
+def make(kind, attributes=(), finalize=True):
+    """A descriptor of a kind with attributes: (name, type, elements)."""
+    made = miopyx.miopenBackendCreateDescriptor(f"MIOPEN_BACKEND_{kind}_DESCRIPTOR")
+    for name, of, elements in attributes:
+        elements = elements if isinstance(elements, (list, tuple)) else [elements]
+        miopyx.miopenBackendSetAttribute(made, f"MIOPEN_ATTR_{name}", f"MIOPEN_TYPE_{of}", len(elements), elements)
+    if finalize:
+        miopyx.miopenBackendFinalize(made)
+    return made
+
+
+def tensor(lens, virtual=False, dtype="float32", uid=None):
+    strides = TensorDescriptor(dtype, lens).strides
+    return make("TENSOR", [
+        ("TENSOR_UNIQUE_ID", "INT64", next(COUNT) if uid is None else uid), ("TENSOR_DATA_TYPE", "DATA_TYPE", dtype),
+        ("TENSOR_DIMENSIONS", "INT64", lens), ("TENSOR_STRIDES", "INT64", strides),
+        ("TENSOR_IS_VIRTUAL", "BOOLEAN", virtual)])
+
+
+def convolution(pads=(1, 1), strides=(1, 1), end_pads=None):
+    n = len(pads)
+    return make("CONVOLUTION", [
+        ("CONVOLUTION_COMP_TYPE", "DATA_TYPE", "float32"), ("CONVOLUTION_CONV_MODE", "CONVOLUTION_MODE", 0),
+        ("CONVOLUTION_SPATIAL_DIMS", "INT64", n), ("CONVOLUTION_DILATIONS", "INT64", [1] * n),
+        ("CONVOLUTION_FILTER_STRIDES", "INT64", strides), ("CONVOLUTION_PRE_PADDINGS", "INT64", pads),
+        ("CONVOLUTION_POST_PADDINGS", "INT64", pads if end_pads is None else end_pads)])
+
+
+def forward(x, w, y, conv=None, alpha=1.0, beta=0.0):
+    p = "OPERATION_CONVOLUTION_FORWARD"
+    return make(p, [(f"{p}_X", "BACKEND_DESCRIPTOR", x), (f"{p}_W", "BACKEND_DESCRIPTOR", w),
+                    (f"{p}_Y", "BACKEND_DESCRIPTOR", y), (f"{p}_CONV_DESC", "BACKEND_DESCRIPTOR", conv
+                                                          or convolution()),
+                    (f"{p}_ALPHA", "FLOAT", alpha), (f"{p}_BETA", "DOUBLE", beta)])
+
+
+def pointwise(mode, *tensors, alpha1=1.0, alpha2=1.0, **settings):
+    """x [b] y of a mode."""
+    pw = make("POINTWISE", [("POINTWISE_MODE", "POINTWISE_MODE", f"MIOPEN_POINTWISE_{mode}"),
+                            ("POINTWISE_MATH_PREC", "DATA_TYPE", "float32"),
+                            *((f"POINTWISE_{name}", "FLOAT", value) for name, value in settings.items())])
+    p, names = "OPERATION_POINTWISE", ("XDESC", "YDESC") if len(tensors) == 2 else ("XDESC", "BDESC", "YDESC")
+    return make(p, [(f"{p}_PW_DESCRIPTOR", "BACKEND_DESCRIPTOR", pw), (f"{p}_ALPHA1", "FLOAT", alpha1),
+                    (f"{p}_ALPHA2", "FLOAT", alpha2),
+                    *((f"{p}_{name}", "BACKEND_DESCRIPTOR", t) for name, t in zip(names, tensors, strict=True))])
+
+
+def reduction(op, x, y):
+    of = make("REDUCTION", [("REDUCTION_OPERATOR", "REDUCTION_OPERATOR_TYPE", f"MIOPEN_REDUCE_TENSOR_{op}"),
+                            ("REDUCTION_COMP_TYPE", "DATA_TYPE", "float32")])
+    p = "OPERATION_REDUCTION"
+    return make(p, [(f"{p}_DESC", "BACKEND_DESCRIPTOR", of), (f"{p}_XDESC", "BACKEND_DESCRIPTOR", x),
+                    (f"{p}_YDESC", "BACKEND_DESCRIPTOR", y)])
+
+
+def matmul(a, b, c):
+    of = make("MATMUL", [("MATMUL_COMP_TYPE", "DATA_TYPE", "float32")])
+    p = "OPERATION_MATMUL"
+    return make(p, [(f"{p}_DESC", "BACKEND_DESCRIPTOR", of), *((f"{p}_{name}", "BACKEND_DESCRIPTOR", t) for name, t in (
+        ("ADESC", a), ("BDESC", b), ("CDESC", c)))])
+
+
+def reshape(x, y):
+    return make("OPERATION_RESHAPE", [("OPERATION_RESHAPE_XDESC", "BACKEND_DESCRIPTOR", x),
+                                      ("OPERATION_RESHAPE_YDESC", "BACKEND_DESCRIPTOR", y)])
+
+
+def rng_of(seed, offset, y):
+    of = make("RNG", [("RNG_DISTRIBUTION", "RNG_DISTRIBUTION", "MIOPEN_RNG_DISTRIBUTION_BERNOULLI"),
+                      ("RNG_BERNOULLI_DIST_PROBABILITY", "DOUBLE", 0.5)])
+    p = "OPERATION_RNG"
+    return make(p, [(f"{p}_DESC", "BACKEND_DESCRIPTOR", of), (f"{p}_SEED", "BACKEND_DESCRIPTOR", seed),
+                    (f"{p}_OFFSET_DESC", "BACKEND_DESCRIPTOR", offset), (f"{p}_YDESC", "BACKEND_DESCRIPTOR", y)])
+
+
+def graph_of(handle, *ops):
+    return make("OPERATIONGRAPH", [("OPERATIONGRAPH_HANDLE", "HANDLE", handle),
+                                   ("OPERATIONGRAPH_OPS", "BACKEND_DESCRIPTOR", list(ops))])
+
+
+def get(descriptor, name, of, count=1):
+    return miopyx.miopenBackendGetAttribute(descriptor, f"MIOPEN_ATTR_{name}", f"MIOPEN_TYPE_{of}", count)
+
+
+def plans(handle, graph, most=2):
+    """Execution plans of a graph's engines, by heuristics."""
+    heur = make("ENGINEHEUR", [("ENGINEHEUR_OPERATION_GRAPH", "BACKEND_DESCRIPTOR", graph),
+                               ("ENGINEHEUR_MODE", "HEUR_MODE", "MIOPEN_HEUR_MODE_INSTANT")])
+    count, configs = get(heur, "ENGINEHEUR_RESULTS", "BACKEND_DESCRIPTOR", most)
+    assert count == get(graph, "OPERATIONGRAPH_ENGINE_GLOBAL_COUNT", "INT64")[1][0] >= 1
+    assert len(configs) == min(count, most)
+    return [make("EXECUTION_PLAN", [("EXECUTION_PLAN_HANDLE", "HANDLE", handle),
+                                    ("EXECUTION_PLAN_ENGINE_CONFIG", "BACKEND_DESCRIPTOR", config)])
+            for config in configs]
+
+
+def pack(memory):
+    return make("VARIANT_PACK", [("VARIANT_PACK_UNIQUE_IDS", "INT64", list(memory)),
+                                 ("VARIANT_PACK_DATA_POINTERS", "VOID_PTR", list(memory.values())),
+                                 ("VARIANT_PACK_WORKSPACE", "VOID_PTR", [None])])
+
+
+def results(handle, graph, inputs, outputs, most=2):
+    """What each of a graph's first engines makes of its inputs, in float64."""
+    for plan in plans(handle, graph, most):
+        assert get(plan, "EXECUTION_PLAN_WORKSPACE_SIZE", "INT64")[1][0] >= 0
+        poisoned = [Tensor(handle, t.desc, None) for t in outputs]
+        memory = {t.uid: handle.upload(values) for t, values in inputs}
+        memory |= {t.uid: one.argument() for t, one in zip(outputs, poisoned, strict=True)}
+        miopyx.miopenBackendExecute(handle, plan, pack(memory))
+        handle.finish()
+        yield [one.values() for one in poisoned]
+
+
+def convolve(x, w):
+    padded = np.pad(x.astype("f8"), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    return np.einsum("nchwrs,kcrs->nkhw", windows, w.astype("f8"))
+
+
+def near(got, want, terms):
+    """Within 2e-4 of the largest sum of magnitudes: Winograd's tiles are the worst of the solvers."""
+    assert np.isfinite(got).all()
+    assert np.abs(got - want).max() <= 2e-4 * terms.max()
+
+
+def test_convolutions(handle, rng):
+    """Three directions, with alpha."""
+    n, c, k, h, v = (int(i) for i in rng.integers(2, 8, 5))
+    x, w = rng.standard_normal((n, c, h, v), np.float32), rng.standard_normal((k, c, 3, 3), np.float32)
+    dy = rng.standard_normal((n, k, h, v), np.float32)
+    tx, tw, ty = tensor(x.shape), tensor(w.shape), tensor(dy.shape)
+    magnitudes = convolve(np.abs(x), np.abs(w))
+    for got, in results(handle, graph_of(handle, forward(tx, tw, ty, alpha=0.5)), [(tx, x), (tw, w)], [ty]):
+        near(got, 0.5 * convolve(x, w), magnitudes)
+    p = "OPERATION_CONVOLUTION_BWD_DATA"
+    op = make("OPERATION_CONVOLUTION_BACKWARD_DATA", [
+        (f"{p}_DX", "BACKEND_DESCRIPTOR", tx), (f"{p}_W", "BACKEND_DESCRIPTOR", tw), (f"{p}_DY", "BACKEND_DESCRIPTOR",
+                                                                                      ty),
+        (f"{p}_CONV_DESC", "BACKEND_DESCRIPTOR", convolution())])
+    flipped = w[:, :, ::-1, ::-1].swapaxes(0, 1)
+    for got, in results(handle, graph_of(handle, op), [(ty, dy), (tw, w)], [tx]):
+        near(got, convolve(dy, flipped), convolve(np.abs(dy), np.abs(flipped)))
+    p = "OPERATION_CONVOLUTION_BWD_FILTER"
+    op = make("OPERATION_CONVOLUTION_BACKWARD_FILTER", [
+        (f"{p}_X", "BACKEND_DESCRIPTOR", tx), (f"{p}_DW", "BACKEND_DESCRIPTOR", tw), (f"{p}_DY", "BACKEND_DESCRIPTOR",
+                                                                                      ty),
+        (f"{p}_CONV_DESC", "BACKEND_DESCRIPTOR", convolution())])
+
+    def weights(x, dy):
+        padded = np.pad(x.astype("f8"), ((0, 0), (0, 0), (1, 1), (1, 1)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (h, v), (2, 3))
+        return np.einsum("ncrshw,nkhw->kcrs", windows, dy.astype("f8"))
+
+    for got, in results(handle, graph_of(handle, op), [(ty, dy), (tx, x)], [tw]):
+        near(got, weights(x, dy), weights(np.abs(x), np.abs(dy)))
+
+
+@pytest.mark.parametrize("parts", ["z bias relu", "bias z relu", "bias relu", "z", "relu", "bias clip"])
+def test_convolutions_with_what_follows(handle, rng, parts):
+    """MIOpen's pattern, add + add + relu, in any order, and parts of it."""
+    x, w = rng.standard_normal((2, 3, 6, 5), np.float32), rng.standard_normal((4, 3, 3, 3), np.float32)
+    z, bias = rng.standard_normal((2, 4, 6, 5), np.float32), rng.standard_normal((1, 4, 1, 1), np.float32)
+    tx, tw = tensor(x.shape), tensor(w.shape)
+    names = parts.split()
+    here, inputs = tensor(z.shape, virtual=True), [(tx, x), (tw, w)]
+    want, terms, ops = convolve(x, w), convolve(np.abs(x), np.abs(w)) + 5, [forward(tx, tw, here)]
+    for i, name in enumerate(names):
+        after = tensor(z.shape, virtual=i + 1 < len(names))
+        if name in ("z", "bias"):
+            values, scale = (z, 0.5) if name == "z" else (bias, 1.0)
+            other = tensor(values.shape)
+            inputs.append((other, values))
+            want = want + scale * values
+            operands = [(here, 1.0), (other, scale)]
+            if rng.integers(2):
+                operands.reverse()
+            (first, alpha1), (second, alpha2) = operands
+            ops.append(pointwise("ADD", first, second, after, alpha1=alpha1, alpha2=alpha2))
+        elif name == "relu":
+            want = np.maximum(want, 0)
+            ops.append(pointwise("RELU_FWD", here, after))
+        else:
+            want = np.clip(want, 0, 1.5)
+            ops.append(pointwise("RELU_FWD", here, after, RELU_UPPER_CLIP=1.5))
+        here = after
+    rng.shuffle(ops)
+    for got, in results(handle, graph_of(handle, *ops), inputs, [here]):
+        near(got, want, terms)
+
+
+UNARY = {"TANH_FWD": np.tanh, "SIGMOID_FWD": lambda v: 1 / (1 + np.exp(-v)), "ABS": np.abs, "IDENTITY": lambda v: v,
+         "RELU_FWD": lambda v: np.maximum(v, 0), "ELU_FWD": lambda v: np.where(v > 0, v, np.expm1(v)),
+         "SOFTPLUS_FWD": lambda v: np.log1p(np.exp(v))}
+BINARY = {"ADD": np.add, "SUB": np.subtract, "MUL": np.multiply, "MIN": np.minimum, "MAX": np.maximum}
+
+
+def test_pointwise(handle, rng):
+    lens = tuple(int(v) for v in rng.integers(1, 7, 4))
+    x, b = rng.standard_normal(lens, np.float32), rng.standard_normal((1, lens[1], 1, 1), np.float32)
+    for mode, function in UNARY.items():
+        tx, ty = tensor(lens), tensor(lens)
+        for got, in results(handle, graph_of(handle, pointwise(mode, tx, ty)), [(tx, x)], [ty]):
+            np.testing.assert_allclose(got, function(x.astype("f8")), rtol=1e-6, atol=1e-6)
+    for mode, function in BINARY.items():
+        for swapped in (False, True):
+            tx, tb, ty = tensor(lens), tensor(b.shape), tensor(lens)
+            operands = [(tx, x), (tb, b)]
+            if swapped:
+                operands.reverse()
+            op = pointwise(mode, operands[0][0], operands[1][0], ty, alpha1=0.5, alpha2=3.0)
+            want = function(0.5 * operands[0][1].astype("f8"), 3.0 * operands[1][1].astype("f8"))
+            for got, in results(handle, graph_of(handle, op), operands, [ty]):
+                np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+
+
+def test_products_and_reductions(handle, rng):
+    b, h, m, k, n = (int(v) for v in rng.integers(1, 9, 5))
+    left, right = rng.standard_normal((b, h, m, k), np.float32), rng.standard_normal((b, h, k, n), np.float32)
+    ta, tb, tc = tensor(left.shape), tensor(right.shape), tensor((b, h, m, n))
+    for got, in results(handle, graph_of(handle, matmul(ta, tb, tc)), [(ta, left), (tb, right)], [tc]):
+        np.testing.assert_allclose(got, left.astype("f8") @ right.astype("f8"), rtol=1e-5, atol=1e-5)
+    for op, function in (("ADD", np.sum), ("MAX", np.max), ("MIN", np.min), ("AVG", np.mean)):
+        ty = tensor((b, h, m, 1))
+        for got, in results(handle, graph_of(handle, reduction(op, ta, ty)), [(ta, left)], [ty]):
+            np.testing.assert_allclose(got, function(left.astype("f8"), 3, keepdims=True), rtol=1e-5, atol=1e-5)
+
+
+class Parts:
+    """Named tensors of a pattern: real where a name is in `lens`, virtual else."""
+
+    def __init__(self, lens, whole):
+        self.lens, self.whole, self.t = lens, whole, {}
+
+    def __getitem__(self, name):
+        if name not in self.t:
+            whole = name in ("DropoutSeed", "DropoutOffset")
+            self.t[name] = tensor(self.lens.get(name, self.whole), name not in self.lens, "int64"
+                                  if whole else "float32")
+        return self.t[name]
+
+    def op(self, sign, reads, result, **more):
+        given = [self[name] for name in reads]
+        if sign == "MATMUL":
+            return matmul(*given, self[result])
+        if sign == "RESHAPE":
+            return reshape(*given, self[result])
+        if sign == "RNG":
+            return rng_of(*given, self[result])
+        if sign.startswith("REDUCE_"):
+            return reduction(sign.removeprefix("REDUCE_"), *given, self[result])
+        return pointwise(sign, *given, self[result], **(more if sign == "IDENTITY" else {}))
+
+
+def attention(handle, rng, pattern, names, lens, scale):
+    parts = Parts(lens, lens["whole"])
+    ops = [parts.op(sign, reads[::-1] if sign == "MUL" and rng.integers(2) else reads, result, alpha1=scale)
+           for sign, reads, result in pattern]
+    rng.shuffle(ops)
+    return parts, graph_of(handle, *ops)
+
+
+def test_attention(handle, rng):
+    """MIOpen's forward and backward patterns, with dropout and scales, beside float64."""
+    from miopyx.api import patterns
+
+    n, h, s, d, scale, probability, seed, offset = 2, 2, 20, 8, 0.3, 0.4, 77, 5
+    one = (1, 1, 1, 1)
+    tensors, rows = (n, h, s, d), (n, h, s, 1)
+    q, k, v, dy = (rng.standard_normal(tensors, np.float32) for _ in range(4))
+    numbers = {name: np.full(one, rng.uniform(0.5, 2), "f4") for name in (
+        "DescaleQ", "DescaleK", "DescaleV", "DescaleS", "ScaleS", "ScaleO", "DescaleDO", "DescaleO", "DescaleDS",
+        "ScaleDS",
+        "ScaleDV", "ScaleDQ", "ScaleDK")}
+    dropout = {"DropoutProbability": np.full(one, probability, "f4"), "DropoutSeed": np.full(one, seed, "i8"),
+               "DropoutOffset": np.full(one, offset, "i8")}
+    f = {name: float(value.item()) for name, value in numbers.items()}
+    inputs = {"Q": q, "K": k, "V": v, **{name: numbers[name] for name in (
+        "DescaleQ", "DescaleK", "DescaleV", "DescaleS", "ScaleS", "ScaleO")}, **dropout}
+    lens = {**{name: a.shape for name, a in inputs.items()}, "O": tensors, "M": rows, "ZInv": rows, "AmaxS": one,
+            "AmaxO": one, "whole": (n, h, s, s)}
+    parts, graph = attention(handle, rng, patterns._FORWARD, inputs, lens, scale)
+    outputs = ("O", "M", "ZInv", "AmaxS", "AmaxO")
+    got = next(results(handle, graph, [(parts[name], a) for name, a in inputs.items()], [parts[name]
+                                                                                         for name in outputs]))
+    scores = q.astype("f8") @ k.astype("f8").swapaxes(2, 3) * (scale * f["DescaleQ"] * f["DescaleK"])
+    top = scores.max(3, keepdims=True)
+    e = np.exp(scores - top)
+    inverse = 1 / e.sum(3, keepdims=True)
+    p, mask = e * inverse, mask_of(n, h, s, s, probability, seed, offset)
+    o = (p * mask) @ v.astype("f8") * (f["ScaleS"] * f["DescaleS"] * f["DescaleV"])
+    for value, want in zip(got, (o * f["ScaleO"], top, inverse, p.max(), np.abs(o).max()), strict=True):
+        np.testing.assert_allclose(value.reshape(np.shape(want)), want, rtol=1e-4, atol=1e-4)
+
+    given = {"Q": q, "K": k, "V": v, "O": o.astype("f4"), "DO": dy, "M": top.astype("f4"), "ZInv": inverse.astype("f4"),
+             **dropout, **{name: value for name, value in numbers.items() if name != "ScaleO"},
+             "inverse": np.full(one, 1 / (1 - probability), "f4")}
+    lens = {**{name: a.shape for name, a in given.items()}, "DQ": tensors, "DK": tensors, "DV": tensors, "whole": (n,
+                                                                                                                   h,
+                                                                                                                   s,
+                                                                                                                   s),
+            **dict.fromkeys(("AmaxDQ", "AmaxDK", "AmaxDV", "AmaxDS"), one)}
+    parts, graph = attention(handle, rng, patterns._BACKWARD, given, lens, scale)
+    outputs = ("DQ", "DK", "DV", "AmaxDS")
+    more = [parts[name] for name in (*outputs, "AmaxDQ", "AmaxDK", "AmaxDV")]
+    got = next(results(handle, graph, [(parts[name], a) for name, a in given.items()], more))
+    dp = dy.astype("f8") @ v.astype("f8").swapaxes(2, 3) * (f["DescaleDO"] * f["DescaleV"]) * mask
+    delta = (dy.astype("f8") * given["O"]).sum(3, keepdims=True) * (f["DescaleDO"] * f["DescaleO"])
+    ds = p * (dp - delta) * scale
+    to = f["ScaleDS"] * f["DescaleDS"]
+    want = (ds @ k * (to * f["DescaleK"] * f["ScaleDQ"]), ds.swapaxes(2, 3) @ q * (to * f["DescaleQ"] * f["ScaleDK"]),
+            (p * mask).swapaxes(2, 3) @ dy * (f["ScaleS"] * f["DescaleS"] * f["DescaleDO"] * f["ScaleDV"]),
+            np.abs(ds).max())
+    for value, wanted in zip(got, want, strict=False):
+        np.testing.assert_allclose(value.reshape(np.shape(wanted)), wanted, rtol=1e-3, atol=1e-3)
+
+
+# Attributes
+
+
+def test_attributes_come_back(host):
+    t = tensor((2, 3, 4, 5), uid=7)
+    assert get(t, "TENSOR_UNIQUE_ID", "INT64") == (1, [7])
+    assert get(t, "TENSOR_DIMENSIONS", "INT64", 9) == (4, [2, 3, 4, 5])
+    assert get(t, "TENSOR_STRIDES", "INT64", 2) == (4, [60, 20])
+    assert get(t, "TENSOR_DATA_TYPE", "DATA_TYPE") == (1, [miopyx.miopenFloat])
+    assert get(t, "TENSOR_IS_VIRTUAL", "BOOLEAN") == (1, [False])
+    assert get(t, "TENSOR_BYTE_ALIGNMENT", "INT64") == (0, [])
+    y = tensor((2, 3, 4, 5))
+    op = pointwise("RELU_FWD", t, y)
+    assert get(op, "OPERATION_POINTWISE_ALPHA1", "DOUBLE") == (1, [1.0])
+    assert get(op, "OPERATION_POINTWISE_XDESC", "BACKEND_DESCRIPTOR")[1][0] is t
+    graph = graph_of(host, op)
+    assert get(graph, "OPERATIONGRAPH_HANDLE", "HANDLE")[1][0] is host
+    engine = make("ENGINE", [("ENGINE_OPERATION_GRAPH", "BACKEND_DESCRIPTOR", graph), ("ENGINE_GLOBAL_INDEX", "INT64",
+                                                                                       0)])
+    assert get(engine, "ENGINE_KNOB_INFO", "BACKEND_DESCRIPTOR", 5) == (0, [])
+    config = make("ENGINECFG", [("ENGINECFG_ENGINE", "BACKEND_DESCRIPTOR", engine)])
+    assert get(config, "ENGINECFG_INTERMEDIATE_INFO", "BACKEND_DESCRIPTOR", 1) == (0, [])
+    plan = make("EXECUTION_PLAN", [("EXECUTION_PLAN_ENGINE_CONFIG", "BACKEND_DESCRIPTOR", config)])
+    x, out = np.linspace(-1, 1, 120, dtype="f4").reshape(2, 3, 4, 5), np.full((2, 3, 4, 5), np.nan, "f4")
+    miopyx.miopenBackendExecute(host, plan, pack({7: x, y.uid: out}))
+    np.testing.assert_array_equal(out, np.maximum(x, 0))
+
+
+def refused(error, parameter, call, *args):
+    with pytest.raises(error) as raised:
+        call(*args)
+    assert raised.value.parameter == parameter
+    assert raised.value.status == error.status
+    assert raised.value.limit is not None
+    return raised.value
+
+
+def test_refused_attributes(host):
+    setter, bad = miopyx.miopenBackendSetAttribute, BadParmError
+    t = make("TENSOR", finalize=False)
+    dims, ints = "MIOPEN_ATTR_TENSOR_DIMENSIONS", "MIOPEN_TYPE_INT64"
+    refused(bad, "attributeName", setter, t, "MIOPEN_ATTR_MATMUL_COMP_TYPE", ints, 1, [1])
+    refused(bad, "attributeName", setter, t, 12345, ints, 1, [1])
+    refused(bad, "attributeType", setter, t, dims, "MIOPEN_TYPE_DOUBLE", 1, [1.0])
+    refused(bad, "attributeType", setter, t, dims, 999, 1, [1])
+    refused(bad, "elementCount", setter, t, dims, ints, 0, [])
+    refused(bad, "elementCount", setter, t, dims, ints, 3, [1, 2])
+    refused(bad, "elementCount", setter, t, "MIOPEN_ATTR_TENSOR_UNIQUE_ID", ints, 2, [1, 2])
+    refused(bad, "arrayOfElements", setter, t, dims, ints, 1, ["x"])
+    refused(bad, "descriptor", setter, None, dims, ints, 1, [1])
+    refused(NotInitializedError, "descriptor", miopyx.miopenBackendGetAttribute, t, dims, ints, 1)
+    refused(bad, "descriptor", miopyx.miopenBackendFinalize, t)
+    done = tensor((1, 2))
+    refused(NotInitializedError, "descriptor", setter, done, dims, ints, 1, [1])
+    refused(NotInitializedError, "descriptor", miopyx.miopenBackendFinalize, done)
+    refused(bad, "requestedElementCount", miopyx.miopenBackendGetAttribute, done, dims, ints, -1)
+    conv = make("OPERATION_MATMUL", finalize=False)
+    refused(bad, "arrayOfElements", setter, conv, "MIOPEN_ATTR_OPERATION_MATMUL_ADESC",
+            "MIOPEN_TYPE_BACKEND_DESCRIPTOR", 1, [t])
+    refused(bad, "arrayOfElements", setter, conv, "MIOPEN_ATTR_OPERATION_MATMUL_DESC",
+            "MIOPEN_TYPE_BACKEND_DESCRIPTOR", 1,
+            [done])
+    graph = make("OPERATIONGRAPH", finalize=False)
+    refused(bad, "attributeName", setter, graph, "MIOPEN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT", ints, 1, [1])
+    refused(bad, "descriptorType", miopyx.miopenBackendCreateDescriptor, 999)
+    refused(MIOpenNotImplementedError, "descriptorType", miopyx.miopenBackendCreateDescriptor,
+            miopyx.MIOPEN_BACKEND_RESAMPLE_DESCRIPTOR)
+    refused(bad, "sizeInBytes", miopyx.miopenBackendInitialize, done, "MIOPEN_BACKEND_RNG_DESCRIPTOR", -1)
+    miopyx.miopenBackendInitialize(done, "MIOPEN_BACKEND_RNG_DESCRIPTOR", 64)
+    assert (done.kind, done.finalized) == ("RNG", False)
+    miopyx.miopenBackendDestroyDescriptor(done)
+    refused(bad, "descriptor", miopyx.miopenBackendDestroyDescriptor, done)
+    with pytest.raises(BadParmError, match=r"lens|stride|dims|length"):
+        make("TENSOR", [("TENSOR_UNIQUE_ID", "INT64", 1), ("TENSOR_DATA_TYPE", "DATA_TYPE", 1),
+                        ("TENSOR_DIMENSIONS", "INT64", [2, 3]), ("TENSOR_STRIDES", "INT64", [1])])
+    with pytest.raises(BadParmError, match="one number a spatial axis"):
+        convolution((1, 1), (1, 1), (1,))
+    with pytest.raises(BadParmError, match="BDESC"):
+        pointwise("ADD", tensor((1, 2)), tensor((1, 2)))
+
+
+def test_refused_graphs(host):
+    x, y, z, w = tensor((2, 3)), tensor((2, 3)), tensor((2, 3)), tensor((2, 3), virtual=True)
+    for mode in ("ERF", "GELU_FWD", "SIN"):
+        refused(MIOpenNotImplementedError, "MIOPEN_ATTR_OPERATIONGRAPH_OPS", graph_of, host, pointwise(mode, x, y))
+    refused(MIOpenNotImplementedError, "MIOPEN_ATTR_OPERATIONGRAPH_OPS", graph_of, host, pointwise("ABS", x, w),
+            pointwise("TANH_FWD", w, y))
+    refused(BadParmError, "MIOPEN_ATTR_TENSOR_UNIQUE_ID", graph_of, host, pointwise("ABS", x, y), pointwise("ABS", z,
+                                                                                                            y))
+    refused(BadParmError, "MIOPEN_ATTR_TENSOR_IS_VIRTUAL", graph_of, host, pointwise("ABS", x, w))
+    refused(BadParmError, "MIOPEN_ATTR_TENSOR_UNIQUE_ID", graph_of, host, pointwise("ABS", tensor((2, 3), uid=5),
+                                                                                 tensor((2, 4), uid=5)))
+    op = pointwise("ABS", x, y)
+    refused(BadParmError, "arrayOfElements", graph_of, host, op, op)
+    refused(BadParmError, "MIOPEN_ATTR_TENSOR_DIMENSIONS", graph_of, host, matmul(x, y, z))
+    # A value between that somebody else reads, or has memory, is not fused away.
+    cx, cw, here, out = tensor((1, 2, 4, 4)), tensor((2, 2, 3, 3)), tensor((1, 2, 4, 4)), tensor((1, 2, 4, 4))
+    refused(MIOpenNotImplementedError, "MIOPEN_ATTR_OPERATIONGRAPH_OPS", graph_of, host, forward(cx, cw, here),
+            pointwise("RELU_FWD", here, out))
+
+
+def test_refused_runs(handle):
+    x, y = tensor((2, 3)), tensor((2, 3))
+    graph = graph_of(handle, pointwise("ABS", x, y))
+    refused(BadParmError, "MIOPEN_ATTR_ENGINE_GLOBAL_INDEX", make, "ENGINE", [
+        ("ENGINE_OPERATION_GRAPH", "BACKEND_DESCRIPTOR", graph), ("ENGINE_GLOBAL_INDEX", "INT64", 1)])
+    plan, = plans(handle, graph)
+    a, out = np.ones((2, 3), "f4"), np.full((2, 3), 7, "f4")
+    memory, result = handle.upload(a), handle.upload(out)
+    execute = miopyx.miopenBackendExecute
+    refused(BadParmError, "variantPack", execute, handle, plan, pack({x.uid: memory}))
+    refused(BadParmError, "variantPack", execute, handle, plan, pack({x.uid: memory, y.uid: result, 99999: memory}))
+    refused(BadParmError, "executionPlan", execute, handle, graph, pack({x.uid: memory, y.uid: result}))
+    unfinished = make("VARIANT_PACK", finalize=False)
+    refused(BadParmError, "variantPack", execute, handle, plan, unfinished)
+    with miopyx.Handle("host") as other:
+        refused(BadParmError, "handle", execute, other, plan, pack({x.uid: memory, y.uid: result}))
+    with pytest.raises(BadParmError):
+        execute(handle, plan, pack({x.uid: memory, y.uid: None}))
+    with pytest.raises(BadParmError, match="each id"):
+        make("VARIANT_PACK", [("VARIANT_PACK_UNIQUE_IDS", "INT64", [1, 2]), ("VARIANT_PACK_DATA_POINTERS", "VOID_PTR",
+                                                                             [a])])
+    with pytest.raises((BadParmError, UnsupportedOpError)):
+        make("ENGINECFG", [("ENGINECFG_KNOB_CHOICES", "BACKEND_DESCRIPTOR", [x])])
+    assert (handle.download(result, out) == 7).all()
+    assert math.isfinite(get(plan, "EXECUTION_PLAN_WORKSPACE_SIZE", "INT64")[1][0])

@@ -60,7 +60,7 @@ cdef class Signature:
         self.what, self.problem_of, self.numbers, self.optional = what, problem_of, numbers, optional
         self.scalars, self.nullable = scalars, nullable
         self.descriptors, self.buffers = len(descriptors), len(buffers)
-        self.descriptor_names, self.names = descriptors, (*buffers, "workSpace")
+        self.descriptor_names, self.names = descriptors, (*buffers, "workspace", "workspaceSizeInBytes")
         self.kinds = (first, *[TensorDescriptor] * (self.descriptors - 1))
         for i in range(self.descriptors):
             self.kind[i] = <PyObject*> self.kinds[i]

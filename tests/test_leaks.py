@@ -24,6 +24,8 @@ from problems import DIRECTIONS, Problem
 
 import miopyx
 from miopyx import BadParmError, ConvolutionDescriptor, TensorDescriptor
+from miopyx.choose import preparing
+from miopyx.engine._invoker import Invoker
 
 CYCLES = int(os.environ.get("LEAK_CYCLES", "100"))
 C = ctypes.CDLL(None)
@@ -333,3 +335,49 @@ def test_threads_leave_nothing_behind(device_name, rng):
             thread.join()
 
         check_level(f"{handle.device.name} threads", cycle, handle.finish, min(CYCLES, 5000) // 2)
+
+
+# What a handle keeps of operations beside convolution
+
+
+def invokers():
+    gc.collect()
+    return sum(type(one) is Invoker for one in gc.get_objects())
+
+
+def test_a_handle_forgets_operations_that_nobody_used_lately(device_name, monkeypatch):
+    """Of those that differ in a size: 1024 at most.  One that is used between others stays."""
+    made = []
+    prepare = preparing.first_applicable
+
+    def counted(handle, problem):
+        made.append(problem)
+        return prepare(handle, problem)
+
+    monkeypatch.setattr(preparing, "first_applicable", counted)
+    before = invokers()
+    with miopyx.Handle(device_name) as handle:
+        def scale(n, factor):
+            y = handle.upload(np.arange(1, n + 1, dtype=np.float32))
+            miopyx.miopenScaleTensor(handle, TensorDescriptor("float32", (n,)), y, factor)
+            return y
+
+        plan = handle.scale_tensor(TensorDescriptor("float32", (7,)))
+        for n in range(10, 2400):
+            y = scale(n, 2.0)
+            scale(9, 1.0)
+            if n % 500 == 0:
+                np.testing.assert_array_equal(handle.download(y), 2 * np.arange(1, n + 1))
+            if n % 100 == 0:
+                handle.finish()
+                assert invokers() - before <= 1024 + 2
+        assert len(made) == 2400 - 10 + 2
+        scale(2399, 2.0)
+        assert len(made) == 2400 - 10 + 2
+        scale(10, 2.0)  # forgotten, and made again
+        assert len(made) == 2400 - 10 + 3
+        y = handle.upload(np.ones(7, np.float32))
+        plan(y, alpha=3.0)  # holds what it needs itself
+        np.testing.assert_array_equal(handle.download(y), np.full(7, 3.0))
+    del plan
+    assert invokers() <= before

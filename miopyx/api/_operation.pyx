@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from miopyx.values._args cimport to_double
-from miopyx.engine._handle cimport STAMPS, Handle, as_handle, memo_mix, memo_start, recall_by
+from miopyx.engine._handle cimport OPERATION, STAMPS, Handle, as_handle, memo_mix, memo_start, recall_by
 from miopyx.engine._binding cimport OWN, call_t
 from miopyx.engine._invoker cimport Invoker, execute
 from miopyx.engine._plan cimport Plan, make_plan
@@ -24,9 +24,6 @@ from miopyx.errors import BadParmError
 
 cdef extern from "Python.h":
     PyObject* Py_TYPE(PyObject* value)
-
-cdef enum:
-    OPERATION = -2000      # in a handle's table: problems say themselves which operation they are
 
 
 cdef class Signature:

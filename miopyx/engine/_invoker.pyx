@@ -38,7 +38,7 @@ cdef enum:
 cdef uint64_t tickets = int.from_bytes(urandom(6), "little") << 16
 
 
-cdef class Invoker:
+cdef class Invoker(Kept):
     """A solution ready to run: kernels created, constant arguments set.
 
     `offer` is for the handle's device; `config` is one that the solver accepts, None takes its default.
@@ -254,6 +254,7 @@ cdef int execute(Handle handle, Invoker invoker, const call_t* call, tuple names
     Nothing is launched unless everything fits.
     """
     cdef int64_t need = invoker.slot[invoker.count].need
+    invoker.turn = handle.turn
     _require_ready(handle, invoker)
     if call.workspace_size != OWN and call.workspace_size < need:
         raise UnknownError("workspace is smaller than the solution needs",

@@ -301,10 +301,11 @@ def some_layer(handle, rng):
 def run_convolution_bias_activation(handle, rng):
     conv, desc, data = some_layer(handle, rng)
     size = miopyx.miopenConvolutionForwardGetWorkSpaceSize(handle, desc["w"], desc["x"], conv, desc["y"])
-    workspace = guarded.Guarded(handle, size, 0xFF)
     mode = int(rng.integers(11))
     activ = miopyx.ActivationDescriptor(mode, *test_fusion.NUMBERS.get(mode, (0.0, 0.0, 0.0)))
     alpha1, alpha2, z, bias = one_of(rng, (1.0, 0.0, False, True), (0.7, -1.3, True, False), (2.0, 1.0, True, True))
+    size += (desc["y"].nbytes + 256) * z  # as the function says
+    workspace = guarded.Guarded(handle, size, 0xFF)
     able = sorted({int(s.algorithm) for s in test_fusion.registry.CONV if s.why_not(
         handle.device, test_fusion.ConvProblem(0, desc["x"], desc["w"], desc["y"], conv)) is None})
     out = Tensor(handle, desc["y"], None)

@@ -38,6 +38,7 @@ import miopyx
 from miopyx import MIOpenError, RNNDescriptor, TensorDescriptor
 from miopyx.device import devices
 from miopyx.problem._rnn import SeqTensorDescriptor
+from miopyx.runtime import programs
 
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))
 import guarded
@@ -677,6 +678,9 @@ def run_some(name, device, seed, first, count, against, plain, place):
 def child(arguments):
     faulthandler.enable()
     KNOWN.extend(arguments["known"])
+    if arguments["quick"]:
+        build = programs.build
+        programs.build = lambda device, file, options: build(device, file, options + " -cl-opt-disable")
     if arguments["device"] != "host":
         types = [t for t in TYPES if t != "float64" or handle_of(arguments["device"]).device.fp64]
         KIND.append(types[arguments["first"] // arguments["together"] % len(types)])
@@ -701,8 +705,8 @@ def measure(name, device, given, known):
             place.flush()
             count = min(given.together, end - first)
             arguments = {"name": name, "device": device, "first": first, "count": count, "place": place.name,
-                         "known": known, **{key: getattr(given, key) for key in ("together", "seed", "against",
-                                                                                 "plain")}}
+                         "known": known, **{key: getattr(given, key) for key in ("together", "seed", "against", "plain",
+                                                                                 "quick")}}
             done = subprocess.run([sys.executable, "-P", os.path.abspath(__file__), "--child", json.dumps(arguments)],
                                   capture_output=True, text=True, check=False)
             if done.returncode == 0:
@@ -728,6 +732,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--against", choices=("end", "begin"), default="end", help="where the guard page lies")
     parser.add_argument("--together", type=int, default=1000, help="problems of a process (default: 1000)")
     parser.add_argument("--plain", action="store_true", help="without wrong calls")
+    parser.add_argument("--quick", action="store_true", help="kernels of OpenCL's devices that are not optimised")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.child:

@@ -77,7 +77,8 @@ cdef class Signature:
         cdef double given[MX_SCALARS]
         cdef int i
         memset(given, 0, sizeof(given))
-        memcpy(given, numbers, self.scalars * sizeof(double))
+        if numbers != NULL:  # memcpy takes no NULL, not even for nothing
+            memcpy(given, numbers, self.scalars * sizeof(double))
         call.order, call.count, call.data, call.workspace_size = self.order, self.buffers, buffers, workspace_size
         if left_out:
             for i in range(self.buffers):

@@ -766,6 +766,13 @@ def test_sizes_that_64_bits_cannot_hold(handle):
     most = RNNDescriptor((1 << 31) - 1, (1 << 31) - 1, data_type="float64")
     with pytest.raises(BadParmError):
         miopyx.miopenGetRNNHiddenTensorSize(handle, most, 1, [TensorDescriptor("float64", (4, 5))])
+    wide, x, y = (1 << 31) - 1, SeqTensorDescriptor("float32", STEPS, 2, 1, 3), np.zeros(8, np.float32)
+    huge = RNNDescriptor(wide, 1, LSTM)  # the numbers of its parameters fit 64 bits, their bytes do not
+    with pytest.raises(BadParmError):
+        miopyx.miopenGetRNNParamsSize(handle, huge, TensorDescriptor("float32", (1, 3)), "float32")
+    with pytest.raises(BadParmError):
+        miopyx.miopenRNNForward(handle, huge, 1, x, y, None, None, None, None, None, None, x, y, y, 1 << 62, None, 0,
+                                None, 0)
     with pytest.raises(BadParmError):
         SeqTensorDescriptor("float32", STEPS, 1 << 30, 1 << 10, 1 << 22, [1] * 1024)
     for most in (1 << 24) + 1, (1 << 31) - 1:  # before any memory is taken for so many lengths

@@ -127,8 +127,10 @@ cdef class RNNDescriptor(Descriptor):
         width = checked_add(checked_add(vector, self.hidden, "hsize"),
                             checked_mul(self.layers - 1, (dirs + 1) * self.hidden, "nlayers"), "hsize")
         if self.bias_mode:
-            width = checked_add(width, 2 * self.layers, "nlayers")
-        return checked_mul(checked_mul(gates, dirs, "hsize"), width, "hsize")
+            width = checked_add(width, 2 * <int64_t> self.layers, "nlayers")
+        width = checked_mul(checked_mul(gates, dirs, "hsize"), width, "hsize")
+        checked_mul(width, sizeof(double), "hsize")  # bytes of any type
+        return width
 
     cdef int64_t matrix_offset(self, int64_t vector, int64_t layer, int64_t number, int64_t* columns) except -1:
         """Where matrix `number` of a layer begins, and the length of its rows."""

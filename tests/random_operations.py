@@ -312,6 +312,7 @@ def run_convolution_bias_activation(handle, rng):
     out = Tensor(handle, desc["y"], None)
     got = test_fusion.run_cba(handle, conv, desc, data, out, activ, alpha1, alpha2, one_of(rng, *able), z, bias, size,
                               workspace.argument() if size else None)
+    workspace.fetch()
     value = alpha1 * test_fusion.convolved(HOST(), conv, desc, data) + alpha2 * data["z"].values() * z
     value = value + (data["bias"].values() if bias else 0)
     want = test_fusion.activated(mode, value, "float32")

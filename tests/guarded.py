@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+
 import ml_dtypes
 import numpy as np
 import pyopencl.array as cl_array
@@ -52,18 +55,52 @@ def part_of(handle: miopyx.Handle, buffer: object, begin: int, nbytes: int) -> o
     return cl_array.Array(handle.queue, (nbytes,), np.uint8, data=buffer, offset=begin)
 
 
+class Pages:
+    """Whether memory lies against pages that nobody may touch, and what was handed over meanwhile.
+
+    Attributes
+    ----------
+    against : str
+        "end" or "begin": of each memory made, this one lies at such a page.  "": usual memory.
+    given : list or None
+        Every memory whose argument was asked for, with its bytes of then.
+    """
+
+    against = ""
+    given: list | None = None
+
+
+def against_page(nbytes: int, end: bool) -> np.ndarray:
+    """Bytes in pages of their own between two that fault; at the end of theirs, or at the beginning."""
+    page = mmap.PAGESIZE
+    inside = -(-nbytes // page) * page
+    pages = np.frombuffer(mmap.mmap(-1, inside + 2 * page), np.uint8)
+    for first in (0, page + inside):
+        if ctypes.CDLL(None).mprotect(ctypes.c_void_p(pages.ctypes.data + first), ctypes.c_size_t(page), 0):
+            raise OSError("mprotect failed")
+    return pages[page + inside - nbytes:page + inside] if end else pages[page:page + nbytes]
+
+
+def between_guards(nbytes: int, before: int = GUARD) -> tuple[np.ndarray, int]:
+    """Return memory, and where `nbytes` of it begin between guards of 0xA5; or between pages, see `Pages`."""
+    if Pages.against:
+        return against_page(nbytes, Pages.against == "end"), 0
+    memory = np.full(before + nbytes + GUARD + 63, 0xA5, np.uint8)
+    first = -memory.ctypes.data % 64
+    return memory[first:first + before + nbytes + GUARD], before
+
+
 class Guarded:
     """Memory of a descriptor's bytes between two guards, on the host or, for devices of their own, copied there.
 
     It begins `shift` bytes behind a boundary of 64; `copied`: devices that share memory with the host get a copy, too.
+    See `Pages` for memory without these guards.
     """
 
     def __init__(self, handle: miopyx.Handle, nbytes: int, fill: int, shift: int = 0, copied: bool = False) -> None:
-        self.handle, self.nbytes, self.begin = handle, nbytes, GUARD + shift
+        self.handle, self.nbytes, self.begin, self.fetched = handle, nbytes, GUARD + shift, False
         self.in_place = handle.device.is_host or (handle.device.shares_memory and not copied)
-        memory = np.full(self.begin + nbytes + GUARD + 63, 0xA5, np.uint8)
-        first = -memory.ctypes.data % 64
-        self.memory = memory[first:first + self.begin + nbytes + GUARD]
+        self.memory, self.begin = between_guards(nbytes, self.begin)
         self.inner[...] = fill
 
     @property
@@ -71,12 +108,15 @@ class Guarded:
         return self.memory[self.begin:self.begin + self.nbytes]
 
     def argument(self) -> object:
+        if Pages.given is not None:
+            Pages.given.append((self, self.inner.copy()))
         if self.in_place:
             return self.inner
         self.buffer = self.handle.upload(self.memory)
         return part_of(self.handle, self.buffer, self.begin, self.nbytes)
 
     def fetch(self) -> np.ndarray:
+        self.fetched = True
         if hasattr(self, "buffer"):
             self.handle.download(self.buffer, self.memory)
         assert (self.memory[:self.begin] == 0xA5).all(), "wrote before a buffer"

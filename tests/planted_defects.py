@@ -90,7 +90,7 @@ DEFECTS = [Defect(*row) for row in (
      "if problem.size == size:", "plans immediate", "problems of one hash are one"),
     (A, "runtime/_buffers.pyx", "return need > 0 and cnp.PyArray_NBYTES(array) >= need and", "return need > 0 and",
      "immediate", "an array that is too short is taken"),
-    (A, "runtime/_buffers.pyx", "strides[i] != t.stride[axis] * width", "strides[i] < t.stride[axis] * width",
+    (A, "runtime/_buffers.pyx", "(step[i] != layout.step[i] and", "(step[i] < layout.step[i] and",
      "plans errors args", "an array of another layout is taken"),
     (D, "database/records.py", 'b"%.6g" % item.time', 'b"%.3g" % item.time', "store records user_file find",
      "times lose digits in the file"),

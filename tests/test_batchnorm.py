@@ -25,7 +25,7 @@ import sys
 import ml_dtypes
 import numpy as np
 import pytest
-from guarded import part_of
+from guarded import between_guards, part_of
 
 import miopyx
 from miopyx import TensorDescriptor
@@ -67,7 +67,7 @@ class Tensor:
 
     def __init__(self, desc, values=None):
         self.desc, self.dtype = desc, DTYPE[desc.dtype]
-        self.memory = np.full(GUARD + desc.nbytes + GUARD, 0xA5, np.uint8)
+        self.memory, self.begin = between_guards(desc.nbytes, GUARD)
         self.inner()[...] = 0xFF
         self.addressed = np.zeros(desc.nbytes // self.dtype.itemsize, bool)
         np.lib.stride_tricks.as_strided(self.addressed, desc.lens, desc.strides)[...] = True
@@ -76,7 +76,7 @@ class Tensor:
         self.buffer = None
 
     def inner(self):
-        return self.memory[GUARD:GUARD + self.desc.nbytes]
+        return self.memory[self.begin:self.begin + self.desc.nbytes]
 
     def view(self):
         return np.lib.stride_tricks.as_strided(self.inner().view(self.dtype), self.desc.lens,
@@ -87,14 +87,14 @@ class Tensor:
         if handle.device.is_host or handle.device.shares_memory:
             return self.inner()
         self.buffer = handle.upload(self.memory)
-        return part_of(handle, self.buffer, GUARD, self.desc.nbytes)
+        return part_of(handle, self.buffer, self.begin, self.desc.nbytes)
 
     def values(self, handle):
         """The elements in float64, once it was looked at what lies around and between them."""
         if self.buffer is not None:
             handle.download(self.buffer, self.memory)
-        assert (self.memory[:GUARD] == 0xA5).all()
-        assert (self.memory[GUARD + self.desc.nbytes:] == 0xA5).all()
+        assert (self.memory[:self.begin] == 0xA5).all()
+        assert (self.memory[self.begin + self.desc.nbytes:] == 0xA5).all()
         assert (self.inner().reshape(-1, self.dtype.itemsize)[~self.addressed] == 0xFF).all()
         return self.view().astype(np.float64)
 

@@ -78,8 +78,11 @@ class Fused:
         channels = [Tensor(handle, self.channel, v) for v in ([self.bias] if self.bias is not None else []) + self.norm]
         plan(*[t.argument() for t in (*tensors, *z, *channels, out)], *self.numbers)
         handle.finish()
-        for tensor in (*tensors, *channels):
+        given = [*self.example.data[:2], *([self.bias] if self.bias is not None else []), *self.norm]
+        for tensor, values in zip((*tensors, *channels), given, strict=True):
             tensor.fetch()
+            kind = f"V{tensor.dtype.itemsize}"
+            np.testing.assert_array_equal(tensor.view().view(kind), values.view(kind), "an input changed")
         return out.values()
 
     def verify(self, got: np.ndarray, solver, bound: float) -> None:

@@ -8,6 +8,8 @@ BAD = {
     "no tabs": ("miopyx/a.cl", "\tx;\n"),
     "no folder of one machine": ("docs/a.md", "see `/home/somebody/x`\n"),
     "printing is for programs": ("miopyx/solvers/a.py", "def f():\n    print(1)\n"),
+    "a constant that is divided does not compile in the checked build": (
+        "miopyx/a.pyx", "cdef enum:\n    HALF = WHOLE // 2\n"),
     "a kernel's arguments are Arg.int32, Arg.int64, Arg.real or a structure of a shared header": (
         "miopyx/solvers/conv/_a.pyx", "import struct\n"),
     "a conflict of a merge": ("docs/a.md", "<" * 7 + " ours\n"),

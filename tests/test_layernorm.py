@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from guarded import ROUNDOFF, Tensor
+from guarded import ROUNDOFF, Guarded, Tensor
 
 import miopyx
 from miopyx import TensorDescriptor
@@ -195,9 +195,10 @@ class Norm:
         }[self.kind]
         middle = () if self.kind == T5 else (n,)
         size = sized(h, m, *(d for d, _ in before), *middle, *(d for d, _ in after))
-        workspace = h.upload(np.full(size, 0xFF, np.uint8)) if size else None
-        run(h, m, workspace, size, *sum(before, ()), *middle, *sum(after, ()))
+        workspace = Guarded(h, size, 0xFF)
+        run(h, m, workspace.argument() if size else None, size, *sum(before, ()), *middle, *sum(after, ()))
         h.finish()
+        workspace.fetch()
 
 
 def lens_of(kind, rng):

@@ -20,10 +20,14 @@ import weakref
 
 import numpy as np
 import pytest
+import random_operations
 from problems import DIRECTIONS, Problem
+from random_operations import OPERATIONS
 
 import miopyx
 from miopyx import BadParmError, ConvolutionDescriptor, TensorDescriptor
+from miopyx.choose import preparing
+from miopyx.engine._invoker import Invoker
 
 CYCLES = int(os.environ.get("LEAK_CYCLES", "100"))
 C = ctypes.CDLL(None)
@@ -333,3 +337,156 @@ def test_threads_leave_nothing_behind(device_name, rng):
             thread.join()
 
         check_level(f"{handle.device.name} threads", cycle, handle.finish, min(CYCLES, 5000) // 2)
+
+
+# What a handle keeps of operations beside convolution
+
+
+def invokers():
+    gc.collect()
+    return sum(type(one) is Invoker for one in gc.get_objects())
+
+
+def test_a_handle_forgets_operations_that_nobody_used_lately(device_name, monkeypatch):
+    """Of those that differ in a size: 1024 at most.  One that is used between others stays."""
+    made = []
+    prepare = preparing.first_applicable
+
+    def counted(handle, problem):
+        made.append(problem)
+        return prepare(handle, problem)
+
+    monkeypatch.setattr(preparing, "first_applicable", counted)
+    before = invokers()
+    with miopyx.Handle(device_name) as handle:
+        def scale(n, factor):
+            y = handle.upload(np.arange(1, n + 1, dtype=np.float32))
+            miopyx.miopenScaleTensor(handle, TensorDescriptor("float32", (n,)), y, factor)
+            return y
+
+        plan = handle.scale_tensor(TensorDescriptor("float32", (7,)))
+        for n in range(10, 2400):
+            y = scale(n, 2.0)
+            scale(9, 1.0)
+            if n % 500 == 0:
+                np.testing.assert_array_equal(handle.download(y), 2 * np.arange(1, n + 1))
+            if n % 100 == 0:
+                handle.finish()
+                assert invokers() - before <= 1024 + 2
+        assert len(made) == 2400 - 10 + 2
+        scale(2399, 2.0)
+        assert len(made) == 2400 - 10 + 2
+        scale(10, 2.0)  # forgotten, and made again
+        assert len(made) == 2400 - 10 + 3
+        y = handle.upload(np.ones(7, np.float32))
+        plan(y, alpha=3.0)  # holds what it needs itself
+        np.testing.assert_array_equal(handle.download(y), np.full(7, 3.0))
+    del plan
+    assert invokers() <= before
+
+
+# The newer operations: each descriptor made, set, read and destroyed, each call made with new descriptors and refused
+
+
+def fill_memo(handle):
+    """Each setting of a descriptor is new to a handle, which remembers thousands of them."""
+    y = handle.upload(np.ones(1, np.float32))
+    for _ in range(20_000):
+        miopyx.miopenScaleTensor(handle, TensorDescriptor("float32", (1,)), y, 1.0)
+    handle.finish()
+
+
+def newer_descriptors(handle):
+    x, line = TensorDescriptor("float32", (2, 3, 4, 5)), TensorDescriptor("float32", (2, 4))
+    states = handle.upload(np.zeros(miopyx.miopenDropoutGetStatesSize(handle), np.int8))
+    size = miopyx.miopenDropoutGetStatesSize(handle)
+
+    def reductions():
+        desc = miopyx.miopenCreateReduceTensorDescriptor()
+        miopyx.miopenSetReduceTensorDescriptor(desc, 3, 1, 0, 1, 0)
+        miopyx.miopenGetReduceTensorDescriptor(desc)
+        miopyx.miopenGetReductionWorkspaceSize(handle, desc, x, TensorDescriptor("float32", (2, 1, 4, 5)))
+        miopyx.miopenDestroyReduceTensorDescriptor(desc)
+
+    def dropouts():
+        desc = miopyx.miopenCreateDropoutDescriptor()
+        miopyx.miopenSetDropoutDescriptor(desc, handle, 0.5, states, size, 1, False, False, 0)
+        miopyx.miopenGetDropoutDescriptor(desc, handle)
+        miopyx.miopenRestoreDropoutDescriptor(desc, handle, 0.5, states, size, 1, False, False, 0)
+        miopyx.miopenDestroyDropoutDescriptor(desc)
+
+    def recurrent():
+        drop, desc = miopyx.miopenCreateDropoutDescriptor(), miopyx.miopenCreateRNNDescriptor()
+        miopyx.miopenSetDropoutDescriptor(drop, handle, 0.5, states, size, 1, False, False, 0)
+        miopyx.miopenSetRNNDescriptor_V2(desc, 4, 2, drop, 0, 1, 2, 1, 0, "float32")
+        miopyx.miopenGetRNNDescriptor_V2(desc)
+        miopyx.miopenSetRNNPaddingMode(desc, 1)
+        sequences = miopyx.miopenCreateSeqTensorDescriptor()
+        miopyx.miopenSetRNNDataSeqTensorDescriptor(sequences, 1, 2, 7, 3, 4, [2, 7, 0], None)
+        miopyx.miopenGetRNNDataSeqTensorDescriptor(sequences, None)
+        miopyx.miopenGetRNNTempSpaceSizes(handle, desc, sequences, 0)
+        miopyx.miopenGetRNNParamsDescriptor(handle, desc, line, TensorDescriptor(), "float32")
+        miopyx.miopenGetRNNLayerParamOffset(desc, 1, line, 2, TensorDescriptor())
+        miopyx.miopenDestroySeqTensorDescriptor(sequences), miopyx.miopenDestroyRNNDescriptor(desc)
+        miopyx.miopenDestroyDropoutDescriptor(drop)
+
+    def ctc():
+        desc = miopyx.miopenCreateCTCLossDescriptor()
+        miopyx.miopenSetCTCLossDescriptor(desc, 1, 0, True), miopyx.miopenGetCTCLossDescriptor(desc)
+        probs = TensorDescriptor("float32", (6, 2, 5))
+        miopyx.miopenGetCTCLossWorkspaceSize(handle, probs, probs, [1, 2, 3], [1, 2], [6, 5], 0, desc)
+        miopyx.miopenDestroyCTCLossDescriptor(desc)
+
+    def fusion_plans():
+        conv = ConvolutionDescriptor((1, 1))
+        plan = miopyx.miopenCreateFusionPlan(0, x)
+        op = miopyx.miopenCreateOpConvForward(plan, conv, TensorDescriptor("float32", (6, 3, 3, 3)))
+        bias = miopyx.miopenCreateOpBiasForward(plan, TensorDescriptor("float32", (1, 6, 1, 1)))
+        miopyx.miopenCreateOpActivationForward(plan, 3)
+        miopyx.miopenCompileFusionPlan(handle, plan)
+        args = miopyx.miopenCreateOperatorArgs()
+        miopyx.miopenSetOpArgsConvForward(args, op, 1.0, 0.0, states)
+        miopyx.miopenSetOpArgsBiasForward(args, bias, 1.0, 0.0, states)
+        miopyx.miopenDestroyOperatorArgs(args), miopyx.miopenDestroyFusionPlan(plan)
+
+    def problems():
+        conv, options = ConvolutionDescriptor((1, 1)), miopyx.miopenCreateFindOptions()
+        problem = miopyx.miopenCreateConvProblem(conv, 0)
+        for number, lens in enumerate(((2, 3, 4, 5), (6, 3, 3, 3), (2, 6, 4, 5)), 1):
+            miopyx.miopenSetProblemTensorDescriptor(problem, number, TensorDescriptor("float32", lens))
+        for solution in miopyx.miopenFindSolutions(handle, problem, options, 9):
+            data = miopyx.miopenSaveSolution(solution)
+            miopyx.miopenDestroySolution(miopyx.miopenLoadSolution(data, len(data)))
+            with pytest.raises(miopyx.MIOpenError):
+                miopyx.miopenLoadSolution(data[:-1], len(data) - 1)
+            miopyx.miopenDestroySolution(solution)
+        miopyx.miopenDestroyFindOptions(options), miopyx.miopenDestroyProblem(problem)
+
+    return reductions, dropouts, recurrent, ctc, fusion_plans, problems
+
+
+@pytest.mark.some(2, host=4)
+@pytest.mark.parametrize("way", ["reductions", "dropouts", "recurrent", "ctc", "fusion_plans", "problems"])
+def test_newer_descriptors_leave_nothing_behind(device_name, way, user_folder):
+    with miopyx.Handle(device_name) as handle:
+        cycle = next(one for one in newer_descriptors(handle) if one.__name__ == way)
+        fill_memo(handle)
+        check_level(f"{handle.device.name} {way}", cycle, handle.finish, CYCLES // (10 if way == "problems" else 1),
+                    min(30, CYCLES) if way == "problems" else 100)
+
+
+@pytest.mark.some(2, host=4)
+@pytest.mark.parametrize("name", [name for name in OPERATIONS if name != "foreign solutions"])
+def test_newer_operations_leave_nothing_behind(device_name, name, user_folder, monkeypatch):
+    """The same problems over and over, with new descriptors and memory each time."""
+    with miopyx.Handle(device_name) as handle, miopyx.Handle("host") as host:
+        monkeypatch.setattr(random_operations, "HANDLES", {"host": host})
+        monkeypatch.setattr(random_operations, "KIND", ["float32"])
+
+        def cycle():
+            for seed in range(2):
+                with np.errstate(all="ignore"):
+                    OPERATIONS[name](handle, np.random.default_rng(seed))
+
+        fill_memo(handle)
+        check_level(f"{handle.device.name} {name}", cycle, handle.finish, CYCLES // 2, 50)

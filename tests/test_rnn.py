@@ -3,8 +3,8 @@
 Results are compared with the formulas in float64, written out below, and with PyTorch.  Weights are uniform within
 1 / sqrt(hidden), for which an error of a state does not grow from step to step.  A step stores its state and what it
 keeps once each, with roundoff u, and sums K products with roundoff v; so a number is right to
-(2 + steps layers) (4 u + 2 v sqrt(K)) times the largest of its tensor.  ReLU's gradient depends on a sign, so its
-pre-activations keep away from 0.
+(2 + steps layers) (4 u + 2 v sqrt(K)) times the largest of its tensor, or of the weights where a tensor of few numbers
+has none but differences.  ReLU's gradient depends on a sign, so its pre-activations keep away from 0.
 """
 
 from __future__ import annotations
@@ -273,7 +273,8 @@ class Case:
                 assert np.isnan(self.value(name)).all(), f"{name} is LSTM's"
                 continue
             got, want = self.value(name), true[name].reshape(self.device[name].lens)
-            limit = self.bound() * np.abs(want).max() + 2.0**-23 * (self.dtype in ("float16", "bfloat16"))
+            size = max(np.abs(want).max(), np.abs(self.host["w"].astype(np.float64)).max())
+            limit = self.bound() * size + 2.0**-23 * (self.dtype in ("float16", "bfloat16"))
             wrong = ~(np.abs(got - want) <= limit)
             assert not wrong.any(), (name, self.rnn, self.x_desc, int(wrong.sum()), wrong.size,
                                      float(np.abs(got - want)[~np.isnan(got)].max(initial=0)), float(limit))
@@ -403,11 +404,10 @@ def test_against_pytorch(handle, rng):
         np.testing.assert_allclose(mine, back, atol=case.bound() * np.abs(grad).max() + 1e-6)
 
 
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("mode", [TANH, LSTM, GRU])
-def test_a_descriptor_for_each_step(handle, rng, mode, padded):
-    """The older functions compute the same bits."""
-    case = Case(handle, "float32", rng, mode, 5, 8, 2, 2, 1, UNEVEN, STEPS if padded else PACKED)
+def check_steps(case):
+    """The functions that take a descriptor for each step compute the same bits; no sequence is empty."""
+    handle, mode, padded, dtype = case.handle, case.mode, case.layout == STEPS, case.dtype
+    steps, (inputs, outputs) = max(case.lengths), (desc.shape[-1] for desc in (case.x_desc, case.y_desc))
     case.begin()
     case.forward()
     case.backward()
@@ -418,41 +418,50 @@ def test_a_descriptor_for_each_step(handle, rng, mode, padded):
     if padded:
         miopyx.miopenSetRNNPaddingMode(case.rnn, "WithPadding")
     assert miopyx.miopenGetRNNPaddingMode(case.rnn) == int(padded)
-    sizes = [sum(n > t for n in UNEVEN) for t in range(6)]
-    xs, ys = ([TensorDescriptor("float32", (n, width)) for n in sizes] for width in (5, 16))
+    sizes = [sum(n > t for n in case.lengths) for t in range(steps)]
+    xs, ys = ([TensorDescriptor(dtype, (n, width)) for n in sizes] for width in (inputs, outputs))
     w_desc = TensorDescriptor()
-    miopyx.miopenGetRNNParamsDescriptor(handle, case.rnn, xs[0], w_desc, "float32")
+    miopyx.miopenGetRNNParamsDescriptor(handle, case.rnn, xs[0], w_desc, dtype)
     assert np.prod(w_desc.lens) == case.model.count
-    assert miopyx.miopenGetRNNParamsSize(handle, case.rnn, xs[0], "float32") == case.model.count * 4
-    rows = 6 * 5 if padded else sum(sizes)
-    assert miopyx.miopenGetRNNInputTensorSize(handle, case.rnn, 6, xs) == rows * 5 * 4
-    assert miopyx.miopenGetRNNHiddenTensorSize(handle, case.rnn, 6, xs) == case.h_desc.nbytes
-    space = miopyx.miopenGetRNNWorkspaceSize(handle, case.rnn, 6, xs)
-    reserve = miopyx.miopenGetRNNTrainingReserveSize(handle, case.rnn, 6, xs)
+    assert miopyx.miopenGetRNNParamsSize(handle, case.rnn, xs[0], dtype) == case.host["w"].nbytes
+    rows = steps * case.batch if padded else sum(sizes)
+    assert miopyx.miopenGetRNNInputTensorSize(handle, case.rnn, steps, xs) == rows * inputs * DTYPE[dtype].itemsize
+    assert miopyx.miopenGetRNNHiddenTensorSize(handle, case.rnn, steps, xs) == case.h_desc.nbytes
+    space = miopyx.miopenGetRNNWorkspaceSize(handle, case.rnn, steps, xs)
+    reserve = miopyx.miopenGetRNNTrainingReserveSize(handle, case.rnn, steps, xs)
     assert reserve <= case.reserve_size
     h = case.h_desc
-    scratch, kept = (Guarded(handle, n, 0xFF).argument() for n in (max(space, 1), reserve))
+    spaces = [Guarded(handle, max(n, 1), 0xFF) for n in (space, reserve)]
+    scratch, kept = (one.argument() for one in spaces)
     x, hx, hy, cx, cy, y, w, dy, dhy, dhx, dcy, dcx, dx, dw = case.of(
         "x", "hx", "hy", "cx", "cy", "y", "w", "dy", "dhy", "dhx", "dcy", "dcx", "dx", "dw")
-    miopyx.miopenRNNForwardInference(handle, case.rnn, 6, xs, x, h, hx, h, cx, w_desc, w, ys, y, h, hy, h, cy, scratch,
-                                     space)
+    miopyx.miopenRNNForwardInference(handle, case.rnn, steps, xs, x, h, hx, h, cx, w_desc, w, ys, y, h, hy, h, cy,
+                                     scratch, space)
     handle.finish()
     case.compare(("y", "hy", "cy"))
-    miopyx.miopenRNNForwardTraining(handle, case.rnn, 6, xs, x, h, hx, h, cx, w_desc, w, ys, y, h, hy, h, cy, scratch,
-                                    space, kept, reserve)
-    miopyx.miopenRNNBackwardData(handle, case.rnn, 6, ys, y, ys, dy, h, dhy, h, dcy, w_desc, w, h, hx, h, cx, xs, dx, h,
-                                 dhx, h, dcx, scratch, space, kept, reserve)
-    miopyx.miopenRNNBackwardWeights(handle, case.rnn, 6, xs, x, h, hx, ys, y, w_desc, dw, scratch, space, kept, reserve)
+    miopyx.miopenRNNForwardTraining(handle, case.rnn, steps, xs, x, h, hx, h, cx, w_desc, w, ys, y, h, hy, h, cy,
+                                    scratch, space, kept, reserve)
+    miopyx.miopenRNNBackwardData(handle, case.rnn, steps, ys, y, ys, dy, h, dhy, h, dcy, w_desc, w, h, hx, h, cx, xs,
+                                 dx, h, dhx, h, dcx, scratch, space, kept, reserve)
+    miopyx.miopenRNNBackwardWeights(handle, case.rnn, steps, xs, x, h, hx, ys, y, w_desc, dw, scratch, space, kept,
+                                    reserve)
     handle.finish()
+    for one in spaces:
+        one.fetch()
     for name in names:
         assert (case.value(name) == first[name]).all(), name
 
 
-@pytest.mark.parametrize("evolves", [False, True])
-def test_dropout_between_layers(handle, rng, evolves):
-    """The masks are those of miopenDropoutForward with the same states."""
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("mode", [TANH, LSTM, GRU])
+def test_a_descriptor_for_each_step(handle, rng, mode, padded):
+    check_steps(Case(handle, "float32", rng, mode, 5, 8, 2, 2, 1, UNEVEN, STEPS if padded else PACKED))
+
+
+def check_dropout(handle, rng, evolves, dtype="float32", mode=LSTM, p=0.4, hidden=10, dirs=2, lengths=UNEVEN):
+    """The masks are those of miopenDropoutForward with the same states; lengths do not grow."""
     size = miopyx.miopenDropoutGetStatesSize(handle)
-    p, rows, width, masks = 0.4, sum(UNEVEN), 2 * 10, []
+    rows, width, masks, steps = sum(lengths), dirs * hidden, [], max(lengths)
     states = handle.zeros((size,), "int8")
     drop = DropoutDescriptor()
     miopyx.miopenSetDropoutDescriptor(drop, handle, p, states, size, 7, False, evolves, 0)
@@ -462,16 +471,16 @@ def test_dropout_between_layers(handle, rng, evolves):
     for _ in range(2):
         miopyx.miopenDropoutForward(handle, drop, line, line, ones, line, out, mask, rows * width)
         flat = np.asarray(handle.download(mask)).reshape(rows, width)
-        full = np.zeros((6, 5, width))
+        full = np.zeros((steps, len(lengths), width))
         at = 0
-        for t in range(6):
-            n = sum(length > t for length in UNEVEN)
+        for t in range(steps):
+            n = sum(length > t for length in lengths)
             full[t, :n] = flat[at:at + n]
             at += n
         masks.append(full)
-    assert (masks[0] == masks[1]).all() != evolves
+    assert rows * width < 64 or not 0.1 < p < 0.9 or (masks[0] == masks[1]).all() != evolves
     miopyx.miopenSetDropoutDescriptor(drop, handle, p, states, size, 7, False, evolves, 0)
-    case = Case(handle, "float32", rng, LSTM, 5, 10, 3, 2, 1, UNEVEN, dropout=drop)
+    case = Case(handle, dtype, rng, mode, 5, hidden, 3, dirs, 1, lengths, dropout=drop)
     case.model.masks, case.model.scale = masks, 1 / (1 - np.float32(p))
     case.begin()
     case.forward()
@@ -481,6 +490,11 @@ def test_dropout_between_layers(handle, rng, evolves):
     case.begin()
     case.forward(training=False)  # nothing is dropped
     case.compare(("y", "hy", "cy"))
+
+
+@pytest.mark.parametrize("evolves", [False, True])
+def test_dropout_between_layers(handle, rng, evolves):
+    check_dropout(handle, rng, evolves)
 
 
 def test_gradients_may_be_computed_twice(handle, rng):
@@ -679,6 +693,13 @@ def test_refusals(handle, rng):
         except error:
             continue
         pytest.fail(f"no {error.__name__}: {change}")
+    for change, parameter in (({"sn": -1}, "workSpaceNumBytes"), ({"rn": -1}, "reserveSpaceNumBytes"),
+                              ({"rn": 0}, "reserveSpaceNumBytes"), ({"wn": 0}, "weightSpaceSize"),
+                              ({"sn": None}, "workSpaceNumBytes"), ({"hy": hx}, "hy"), ({"cy": cx}, "cy"),
+                              *([({"sn": 0}, "workSpaceNumBytes")] if case.space_size else [])):
+        with pytest.raises(miopyx.MIOpenError) as raised:
+            miopyx.miopenRNNForward(handle, *(good | change).values())
+        assert raised.value.parameter in (parameter, {"hy": "hx", "cy": "cx"}.get(parameter)), change
     assert np.isnan(case.value("y")).all()
     steps = [TensorDescriptor("float32", (n, 5)) for n in (3, 2, 3)]
     for bad in (lambda: miopyx.miopenGetRNNWorkspaceSize(handle, case.rnn, 3, steps),
@@ -763,7 +784,18 @@ def test_sizes_that_64_bits_cannot_hold(handle):
     most = RNNDescriptor((1 << 31) - 1, (1 << 31) - 1, data_type="float64")
     with pytest.raises(BadParmError):
         miopyx.miopenGetRNNHiddenTensorSize(handle, most, 1, [TensorDescriptor("float64", (4, 5))])
+    wide, x, y = (1 << 31) - 1, SeqTensorDescriptor("float32", STEPS, 2, 1, 3), np.zeros(8, np.float32)
+    huge = RNNDescriptor(wide, 1, LSTM)  # the numbers of its parameters fit 64 bits, their bytes do not
+    with pytest.raises(BadParmError):
+        miopyx.miopenGetRNNParamsSize(handle, huge, TensorDescriptor("float32", (1, 3)), "float32")
+    with pytest.raises(BadParmError):
+        miopyx.miopenRNNForward(handle, huge, 1, x, y, None, None, None, None, None, None, x, y, y, 1 << 62, None, 0,
+                                None, 0)
     with pytest.raises(BadParmError):
         SeqTensorDescriptor("float32", STEPS, 1 << 30, 1 << 10, 1 << 22, [1] * 1024)
-    with pytest.raises(BadParmError):
-        SeqTensorDescriptor("float32", STEPS, 2, (1 << 31) - 1, 1)
+    for most in (1 << 24) + 1, (1 << 31) - 1:  # before any memory is taken for so many lengths
+        for steps, batch in ((1, most), (most, 1)):
+            with pytest.raises(BadParmError):
+                SeqTensorDescriptor("float32", STEPS, steps, batch, 1)
+        with pytest.raises(BadParmError):
+            miopyx.miopenGetRNNWorkspaceSize(handle, RNNDescriptor(3), 1, [TensorDescriptor("float32", (most, 2))])

@@ -8,10 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import random_operations
 from endurance_threads import KINDS, ROLES, Whole, run_threads, stress
 from problems import DIRECTIONS, NAMES, Problem
 
@@ -452,3 +455,100 @@ def test_a_destroyed_handle_refuses_everything(device_name, rng):
     ):
         with pytest.raises(BadParmError, match="destroyed"):
             use()
+
+
+# The newer operations
+
+
+NEWER = ("layer norm", "group norm", "reduce", "one axis", "dropout", "cat", "glu", "prelu", "soft margin", "rope",
+         "multi margin", "kthvalue", "getitem", "adam", "ctc", "rnn", "steps of rnn", "plan of fusion",
+         "convolution bias activation", "batch norm activation")
+
+
+def together(work, count=8):
+    """Run work(0), work(1) ... in threads; raise what the first of them raised."""
+    failures = []
+
+    def guarded(i):
+        try:
+            with np.errstate(all="ignore"):
+                work(i)
+        except BaseException:
+            failures.append(traceback.format_exc())
+
+    run_threads([partial(guarded, i) for i in range(count)])
+    assert not failures, failures[0]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_newer_operations_in_eight_threads(device_name, handles, monkeypatch, seed, amount, shared):
+    """On one handle, or each on its own; every call with memory of its own, compared with float64."""
+    monkeypatch.setattr(random_operations, "HANDLES", {"host": handles("host")})
+    monkeypatch.setattr(random_operations, "KIND", ["float32"])
+    count = amount(3 if device_name == "host" else 1, 40)
+    # On OpenCL's devices each operation's programs take seconds: a few operations.
+    names = [str(name) for name in np.random.default_rng(seed).permutation(NEWER)]
+    names = names if device_name == "host" else names[:amount(1, len(NEWER))]
+    with contextlib.ExitStack() as stack:
+        made = [stack.enter_context(miopyx.Handle(device_name)) for _ in range(1 if shared else 8)]
+
+        def work(i):
+            for turn in range(count):
+                for name in names[i % len(names):] + names[:i % len(names)]:
+                    # On a shared handle several threads compute the same problem.
+                    random_operations.OPERATIONS[name](made[i % len(made)],
+                                                       np.random.default_rng([seed, turn, i // 2]))
+
+        together(work)
+
+
+def test_descriptors_that_threads_share(device_name, seed, amount):
+    """One reduction, sequences whose table comes to the device once, dropout with states that go on, and CTC."""
+    rng = np.random.default_rng(seed)
+    a, c = TensorDescriptor("float32", (7, 33)), TensorDescriptor("float32", (7, 1))
+    reduction, values = miopyx.ReduceTensorDescriptor(0), rng.integers(-9, 9, (7, 33)).astype(np.float32)
+    rnn, ctc = miopyx.RNNDescriptor(6, 1, "gru"), miopyx.CTCLossDescriptor()
+    x_desc = miopyx.SeqTensorDescriptor("float32", 2, 5, 3, 4, [5, 2, 4])
+    y_desc = miopyx.SeqTensorDescriptor("float32", 2, 5, 3, 6, [5, 2, 4])
+    probs, labels = TensorDescriptor("float32", (6, 2, 5)), ([1, 2, 3], [1, 2], [6, 5])
+    data = {"x": rng.standard_normal((5, 3, 4)), "w": rng.standard_normal(3 * 6 * (4 + 6 + 2)),
+            "p": rng.standard_normal((6, 2, 5))}
+    data = {name: array.astype(np.float32) for name, array in data.items()}
+
+    def compute(handle, number):
+        """Results of one round, of memory of this thread's own."""
+        size = miopyx.miopenGetReductionWorkspaceSize(handle, reduction, a, c)
+        spaces = [handle.empty((max(n, 1),), "int8") for n in (
+            size, miopyx.miopenGetRNNTempSpaceSizes(handle, rnn, x_desc, 1)[0],
+            miopyx.miopenGetCTCLossWorkspaceSize(handle, probs, probs, *labels, 0, ctc))]
+        total, y, losses, slopes = handle.empty(c), handle.empty(y_desc.shape), handle.empty((2,)), handle.empty(probs)
+        up = {name: handle.upload(array) for name, array in data.items()}
+        miopyx.miopenReduceTensor(handle, reduction, None, 0, spaces[0], size, 1, a, handle.upload(values + number), 0,
+                                  c, total)
+        miopyx.miopenRNNForward(
+            handle, rnn, 1, x_desc, up["x"], None, None, None, None, None, None, y_desc, y, up["w"], data["w"].nbytes,
+            spaces[1], miopyx.miopenGetRNNTempSpaceSizes(handle, rnn, x_desc, 1)[0], None, 0)
+        miopyx.miopenCTCLoss(handle, probs, up["p"], *labels, losses, probs, slopes, 0, ctc, spaces[2],
+                             miopyx.miopenGetCTCLossWorkspaceSize(handle, probs, probs, *labels, 0, ctc))
+        return [np.array(handle.download(one)) for one in (total, y, losses, slopes)]
+
+    with miopyx.Handle(device_name) as handle, miopyx.Handle(device_name) as other:
+        states = handle.zeros((miopyx.miopenDropoutGetStatesSize(handle),), "int8")
+        dropout = miopyx.DropoutDescriptor()
+        miopyx.miopenSetDropoutDescriptor(dropout, handle, 0.5, states, miopyx.miopenDropoutGetStatesSize(handle), 7,
+                                          False, True, 0)
+        wants = [compute(handle, number) for number in range(8)]
+        line, rounds, masks = TensorDescriptor("float32", (400,)), amount(20, 400), []
+
+        def work(i):
+            where = handle if i < 4 else other
+            for _ in range(rounds):
+                for got, want in zip(compute(where, i), wants[i], strict=True):
+                    np.testing.assert_array_equal(got, want)
+                if where is handle:
+                    ones, y = handle.upload(np.ones(400, np.float32)), handle.empty(line)
+                    miopyx.miopenDropoutForward(handle, dropout, line, line, ones, line, y, None, 0)
+                    masks.append(np.array(handle.download(y)).tobytes())
+
+        together(work)
+        assert len(set(masks)) == 4 * rounds  # the states counted each

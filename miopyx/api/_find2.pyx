@@ -1018,7 +1018,7 @@ def miopenRunSolution(handle, solution, nInputs, tensors, workspace, workspaceSi
     cdef PyObject* data[MX_SLOTS + 1]
     cdef double scalars[MX_SCALARS]
     cdef int count = to_int(nInputs, "nInputs"), i, j
-    cdef int64_t id, size = workspace_bytes(workspaceSize)
+    cdef int64_t id, size = workspace_bytes(workspaceSize, "workspaceSize")
     cdef unsigned seen = 0, numbers_seen = 0
     cdef tuple argument
     cdef list kept = []

@@ -49,7 +49,7 @@ cdef enum:
 # By such a number the handle remembers calls: which algorithm, and how much workspace there is.
 cdef int64_t ALGORITHM = <int64_t> 1 << 50, MOST = ALGORITHM - 2  # OWN is -1
 
-cdef tuple _NAMES = ("x", "w", "z", "bias", "y", "workspace")
+cdef tuple _NAMES = ("x", "w", "z", "bias", "y", "workspace", "workspaceSizeInBytes")
 
 
 cdef inline int64_t _call(int algorithm, int64_t limit) noexcept:
@@ -140,7 +140,8 @@ def miopenConvolutionBiasActivationForward(handle, alpha1, xDesc, x, wDesc, w, c
     cdef PyObject* data[6]
     cdef double scalars[MX_SCALARS]
     cdef call_t call
-    cdef int64_t size = workspace_bytes(workspaceSizeInBytes), number = _call(algorithm, size), known = learnt
+    cdef int64_t size = workspace_bytes(workspaceSizeInBytes, "workspaceSizeInBytes")
+    cdef int64_t number = _call(algorithm, size), known = learnt
     cdef ConvProblem problem
     cdef _Choice choice
     memset(scalars, 0, sizeof(scalars))

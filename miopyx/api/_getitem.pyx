@@ -123,7 +123,7 @@ def miopenGetitemBackward(handle, workspace, workspaceSizeInBytes, dyDesc, dy, i
     cdef list bounds = _integers(slices, 4 * cuts, "slices")
     cdef int[ITEM_MOST + 3] order
     cdef arg_t[ITEM_MOST + 4] buffers
-    workspace_bytes(workspaceSizeInBytes)
+    workspace_bytes(workspaceSizeInBytes, "workspaceSizeInBytes")
     cdef GetitemProblem problem = GetitemProblem(
         dyDesc, descs, dxDesc, errorDesc, _integers(dims, axes, "dims"),
         [bounds[4 * i:4 * i + 4] for i in range(cuts)], to_int64(offset, "offset"))

@@ -117,7 +117,7 @@ cdef int _backward(int kind, object handle, object mode, object workspace_size, 
     cdef bint affine = _affine(mode, kind)
     cdef double[MX_SCALARS] numbers = [0, 0, 0, 0, 0, 0, 0, 0]
     cdef int flags = _number(number, kind) << NUMBER | kind
-    cdef int64_t size = workspace_bytes(workspace_size)
+    cdef int64_t size = workspace_bytes(workspace_size, "workspaceSizeInBytes")
     cdef unsigned left_out = _absent(signature, descriptors, buffers, affine, False)
     return signature.run(handle, descriptors, buffers, numbers, flags | left_out << LEFT_OUT, left_out, size)
 

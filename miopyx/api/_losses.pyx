@@ -102,7 +102,8 @@ def miopenSoftMarginLossForward(handle, inputDesc, input, targetDesc, target, ou
     require_handle(handle)
     cdef arg_t[3] descriptors = [<arg_t> inputDesc, <arg_t> targetDesc, <arg_t> outputDesc]
     cdef arg_t[4] buffers = [<arg_t> input, <arg_t> target, <arg_t> output, <arg_t> workspace]
-    _SOFT.run(handle, descriptors, buffers, NULL, _reduction(reduction), 0, workspace_bytes(workspaceSizeInBytes))
+    _SOFT.run(handle, descriptors, buffers, NULL, _reduction(reduction), 0,
+              workspace_bytes(workspaceSizeInBytes, "workspaceSizeInBytes"))
 
 
 def miopenSoftMarginLossBackward(handle, inputDesc, input, targetDesc, target, doutputDesc, doutput, dinputDesc, dinput,
@@ -202,7 +203,7 @@ def miopenMultiMarginLossForward(handle, inputDesc, input, targetDesc, target, w
     cdef arg_t[4] descriptors = [<arg_t> inputDesc, <arg_t> targetDesc, <arg_t> weightDesc, <arg_t> outputDesc]
     cdef arg_t[5] buffers = [<arg_t> input, <arg_t> target, <arg_t> weight, <arg_t> output, <arg_t> workspace]
     _MULTI.run(handle, descriptors, buffers, numbers, _multi_flags(p, reduction), 0,
-               workspace_bytes(workspaceSizeInBytes))
+               workspace_bytes(workspaceSizeInBytes, "workspaceSizeInBytes"))
 
 
 def plan_soft_margin_loss_forward(handle, input_desc, target_desc, output_desc, reduction):

@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from miopyx.values._args cimport to_double
-from miopyx.engine._handle cimport STAMPS, Handle, as_handle, memo_mix, memo_start, recall_by
+from miopyx.engine._handle cimport OPERATION, STAMPS, Handle, as_handle, memo_mix, memo_start, recall_by
 from miopyx.engine._binding cimport OWN, call_t
 from miopyx.engine._invoker cimport Invoker, execute
 from miopyx.engine._plan cimport Plan, make_plan
@@ -24,9 +24,6 @@ from miopyx.errors import BadParmError
 
 cdef extern from "Python.h":
     PyObject* Py_TYPE(PyObject* value)
-
-cdef enum:
-    OPERATION = -2000      # in a handle's table: problems say themselves which operation they are
 
 
 cdef class Signature:
@@ -60,7 +57,7 @@ cdef class Signature:
         self.what, self.problem_of, self.numbers, self.optional = what, problem_of, numbers, optional
         self.scalars, self.nullable = scalars, nullable
         self.descriptors, self.buffers = len(descriptors), len(buffers)
-        self.descriptor_names, self.names = descriptors, (*buffers, "workSpace")
+        self.descriptor_names, self.names = descriptors, (*buffers, "workspace", "workspaceSizeInBytes")
         self.kinds = (first, *[TensorDescriptor] * (self.descriptors - 1))
         for i in range(self.descriptors):
             self.kind[i] = <PyObject*> self.kinds[i]
@@ -80,7 +77,8 @@ cdef class Signature:
         cdef double given[MX_SCALARS]
         cdef int i
         memset(given, 0, sizeof(given))
-        memcpy(given, numbers, self.scalars * sizeof(double))
+        if numbers != NULL:  # memcpy takes no NULL, not even for nothing
+            memcpy(given, numbers, self.scalars * sizeof(double))
         call.order, call.count, call.data, call.workspace_size = self.order, self.buffers, buffers, workspace_size
         if left_out:
             for i in range(self.buffers):

@@ -86,7 +86,8 @@ def miopenPReLUBackward(handle, workspace, workspaceSizeInBytes, inputDesc, inpu
                                  <arg_t> dweightDesc]
     cdef arg_t[6] buffers = [<arg_t> input, <arg_t> weight, <arg_t> doutput, <arg_t> dinput, <arg_t> dweight,
                              <arg_t> workspace]
-    _BACKWARD.run(handle, descriptors, buffers, NULL, 0, 0, workspace_bytes(workspaceSizeInBytes))
+    _BACKWARD.run(handle, descriptors, buffers, NULL, 0, 0,
+                  workspace_bytes(workspaceSizeInBytes, "workspaceSizeInBytes"))
 
 
 def plan_prelu_backward(handle, input_desc, weight_desc, doutput_desc, dinput_desc, dweight_desc):

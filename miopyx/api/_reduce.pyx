@@ -238,7 +238,7 @@ def miopenReduceTensor(handle, reduceTensorDesc, indices, indicesSizeInBytes, wo
     cdef arg_t[3] descriptors = [<arg_t> desc, <arg_t> aDesc, <arg_t> cDesc]
     cdef arg_t[4] buffers = [<arg_t> A, <arg_t> C, <arg_t> indices, <arg_t> workspace]
     cdef double[MX_SCALARS] numbers = [to_double(alpha, "alpha"), to_double(beta, "beta"), 0, 0, 0, 0, 0, 0]
-    cdef int64_t size = workspace_bytes(workspaceSizeInBytes), given, need
+    cdef int64_t size = workspace_bytes(workspaceSizeInBytes, "workspaceSizeInBytes"), given, need
     cdef bint wanted = desc.wants_indices()
     given = to_int64(indicesSizeInBytes, "indicesSizeInBytes")
     if given < 0:
@@ -340,7 +340,8 @@ def miopenReduceCalculationForward(handle, nanPropagation, workspace, workspaceS
     cdef double[MX_SCALARS] numbers = [1, 0, 0, 0, 0, 0, 0, 0]
     cdef int flags = _calculation_flags(dim, reduceCalculationOp, nanPropagation, "reduceCalculationOp",
                                         "nanPropagation")
-    _CALCULATION.run(handle, descriptors, buffers, numbers, flags, 0, workspace_bytes(workspaceSizeInBytes))
+    _CALCULATION.run(handle, descriptors, buffers, numbers, flags, 0,
+                     workspace_bytes(workspaceSizeInBytes, "workspaceSizeInBytes"))
 
 
 cdef int _extreme_flags(object dim, object op, str name) except -1:

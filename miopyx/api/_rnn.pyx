@@ -844,13 +844,14 @@ def miopenSetRNNLayerBias(handle, rnnDesc, layer, xDesc, wDesc, w, biasID, biasD
 # Calls.  Buffers in the order of _FORWARD, _DATA or _WEIGHTS; the table and the states come from descriptors.
 
 cdef tuple _FORWARD_NAMES = ("x", "w", "hx", "cx", "y", "hy", "cy", "reserveSpace", "xDesc",
-                             "states of dropoutDesc", "workSpace")
+                             "states of dropoutDesc", "workSpace", "workSpaceNumBytes")
 cdef int[10] _FORWARD = [RNN_X, RNN_W, RNN_HX, RNN_CX, RNN_Y, RNN_HY, RNN_CY, RNN_RESERVE, RNN_TABLE, RNN_STATES]
 cdef tuple _DATA_NAMES = ("y", "dy", "w", "hx", "cx", "dhy", "dcy", "dx", "dhx", "dcx", "reserveSpace", "xDesc",
-                          "workSpace")
+                          "workSpace", "workSpaceNumBytes")
 cdef int[12] _DATA = [RNN_Y, RNN_DY, RNN_W, RNN_HX, RNN_CX, RNN_HY, RNN_CY, RNN_DX, RNN_DHX, RNN_DCX, RNN_RESERVE,
                       RNN_TABLE]
-cdef tuple _WEIGHTS_NAMES = ("x", "hx", "y", "dw", "reserveSpace", "xDesc", "workSpace")
+cdef tuple _WEIGHTS_NAMES = ("x", "hx", "y", "dw", "reserveSpace", "xDesc", "workSpace",
+                             "workSpaceNumBytes")
 cdef int[6] _WEIGHTS = [RNN_X, RNN_HX, RNN_Y, RNN_DW, RNN_RESERVE, RNN_TABLE]
 
 
@@ -917,7 +918,8 @@ cdef int _forward(object handle, RNNDescriptor desc, bint training, SeqTensorDes
                               <arg_t> kept, <arg_t> table, <arg_t> states, <arg_t> space]
     if training:
         _require_reserve(problem, kept_size)
-    return run_problem(h, problem, 10, _FORWARD, buffers, _FORWARD_NAMES, NULL, workspace_bytes(space_size))
+    return run_problem(h, problem, 10, _FORWARD, buffers, _FORWARD_NAMES, NULL,
+                       workspace_bytes(space_size, "workSpaceNumBytes"))
 
 
 cdef int _backward_data(object handle, RNNDescriptor desc, SeqTensorDescriptor x_desc, object dx,
@@ -934,7 +936,8 @@ cdef int _backward_data(object handle, RNNDescriptor desc, SeqTensorDescriptor x
     cdef arg_t[13] buffers = [<arg_t> y, <arg_t> dy, <arg_t> w, <arg_t> hx, <arg_t> cx, <arg_t> dhy, <arg_t> dcy,
                               <arg_t> dx, <arg_t> dhx, <arg_t> dcx, <arg_t> kept, <arg_t> table, <arg_t> space]
     _require_reserve(problem, kept_size)
-    return run_problem(h, problem, 12, _DATA, buffers, _DATA_NAMES, NULL, workspace_bytes(space_size))
+    return run_problem(h, problem, 12, _DATA, buffers, _DATA_NAMES, NULL,
+                       workspace_bytes(space_size, "workSpaceNumBytes"))
 
 
 cdef int _backward_weights(object handle, RNNDescriptor desc, SeqTensorDescriptor x_desc, object x,
@@ -947,7 +950,8 @@ cdef int _backward_weights(object handle, RNNDescriptor desc, SeqTensorDescripto
     cdef object table = _table(h, x_desc)
     cdef arg_t[7] buffers = [<arg_t> x, <arg_t> hx, <arg_t> y, <arg_t> dw, <arg_t> kept, <arg_t> table, <arg_t> space]
     _require_reserve(problem, kept_size)
-    return run_problem(h, problem, 6, _WEIGHTS, buffers, _WEIGHTS_NAMES, NULL, workspace_bytes(space_size))
+    return run_problem(h, problem, 6, _WEIGHTS, buffers, _WEIGHTS_NAMES, NULL,
+                       workspace_bytes(space_size, "workSpaceNumBytes"))
 
 
 def miopenRNNForward(handle, rnnDesc, fwdMode, xDesc, x, hDesc, hx, hy, cDesc, cx, cy, yDesc, y, w, weightSpaceSize,
@@ -974,7 +978,8 @@ def miopenRNNForward(handle, rnnDesc, fwdMode, xDesc, x, hDesc, hx, hy, cDesc, c
     hDesc : TensorDescriptor
         The states' (layers * directions, sequences, hidden): the directions of a layer follow each other.
     hx, hy : memory of the handle's device, or None
-        States before the first and after the last step; None: zeros, or they are not wanted.
+        States before the first and after the last step; None: zeros, or they are not wanted.  As all that is written,
+        hy needs memory of its own: hx is refused, as is cx for cy.
     cDesc : TensorDescriptor
         As hDesc; used by LSTM.
     cx, cy : memory of the handle's device, or None
@@ -994,7 +999,8 @@ def miopenRNNForward(handle, rnnDesc, fwdMode, xDesc, x, hDesc, hx, hy, cDesc, c
     Raises
     ------
     BadParmError
-        For descriptors that do not fit each other, and for a buffer that does not fit or is missing.
+        For descriptors that do not fit each other, and for a buffer that does not fit, is missing or shares memory with
+        what is written.
     UnknownError
         Where the weights, the workspace or the reserve space are too small.
     MIOpenNotImplementedError
@@ -1025,7 +1031,8 @@ def miopenRNNBackwardSeqData(handle, rnnDesc, yDesc, y, dy, hDesc, hx, dhy, dhx,
         What the forward pass computed, and its gradient.  What lies in dy where sequences are padded does not matter.
     hDesc : TensorDescriptor
     hx, dhy, dhx : memory of the handle's device, or None
-        The first states, the gradients of the last ones, and those of the first; None: zeros, or not wanted.
+        The first states, the gradients of the last ones, and those of the first; None: zeros, or not wanted.  dhx needs
+        memory of its own, not dhy's, as does dcx.
     cDesc : TensorDescriptor
     cx, dcy, dcx : memory of the handle's device, or None
         Of cells, likewise.

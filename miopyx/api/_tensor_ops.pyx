@@ -49,9 +49,9 @@ cdef Signature _CAST = Signature(
 def miopenOpTensor(handle, tensorOp, alpha1, aDesc, A, alpha2, bDesc, B, beta, cDesc, C):
     """C = op(alpha1 * A, alpha2 * B) + beta * C, element by element.
 
-    op is a + b, a * b, (a < b ? a : b) or (a > b ? a : b) by `tensorOp`, so that of a NaN and a number the minimum and
-    the maximum are what stands for b.  Arithmetic is float32, for float64 and int32 float64; integers are cut off
-    towards zero and saturate.
+    op is a + b, a * b, (a < b ? a : b) or (a > b ? a : b) by `tensorOp`, as MIOpen has them, so that of a NaN and a
+    number the minimum and the maximum are what stands for b.  Arithmetic is float32, for float64 and int32 float64;
+    integers are cut off towards zero and saturate.
 
     Parameters
     ----------

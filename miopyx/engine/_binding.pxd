@@ -31,7 +31,7 @@ cdef struct call_t:
 
 cdef bound_t* found_among(bound_t* bound, int* place, object data, str name, list kept) except? NULL
 cdef int check_arguments(Handle handle, Problem problem, const call_t* call, tuple names) except -1
-cdef int64_t workspace_bytes(object workspace_size) except -1
+cdef int64_t workspace_bytes(object workspace_size, str name=*) except -1
 cdef int release_temporaries(binding_t** slots, int count) noexcept
 cdef int require_apart(Problem problem, const call_t* call, tuple names, binding_t** slots,
                        const slot_t* wanted) except -1

@@ -82,11 +82,11 @@ cdef int check_arguments(Handle handle, Problem problem, const call_t* call, tup
     return 0
 
 
-cdef int64_t workspace_bytes(object workspace_size) except -1:
-    """The workSpaceSize of a caller."""
-    cdef int64_t size = to_int64(workspace_size, "workSpaceSize")
+cdef int64_t workspace_bytes(object workspace_size, str name="workSpaceSize") except -1:
+    """The size of a caller's workspace; `name` is the function's for it."""
+    cdef int64_t size = to_int64(workspace_size, name)
     if size < 0:
-        raise BadParmError("negative size", "workSpaceSize", size, ">= 0")
+        raise BadParmError("negative size", name, size, ">= 0")
     return size
 
 

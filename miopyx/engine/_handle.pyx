@@ -59,6 +59,10 @@ def _after_fork_in_child():
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
+cdef class Kept:
+    """What the handle may forget again."""
+
+
 cdef class Handle:
     """A device, its in-order queue, and everything prepared for it: programs, invokers, found times, workspace.
 
@@ -368,7 +372,9 @@ cdef class Handle:
         if device is self.device:
             self.programs.setdefault((spec.file, spec.options), program)
 
-    # The table.  Nothing is ever removed but by a new value for the same problem and number.
+    # The table.  What convolutions keep is never removed but by a new value for the same problem and number, since a
+    # Find's result must be there for a later call.  Of the other operations the half that was used least lately goes
+    # where there are too many: recurrent layers make one for each number of rows.
 
     cdef object lookup(self, const void* data, size_t size, int64_t what):
         """Return what is kept for a problem's bytes under a number, or None."""
@@ -397,6 +403,11 @@ cdef class Handle:
         """Keep a value for a problem under a number, in place of the one that stood there."""
         cdef entry_t* entry
         cdef PyObject* before
+        if what == OPERATION:
+            if self.operations >= OPERATIONS_KEPT:
+                self._drop_operations()
+            self.turn += 1
+            (<Kept?> value).turn = self.turn
         if 2 * (self.table_count + 1) > self.table_mask + 1:
             self._grow_table()
         entry = self._place(problem.data, problem.size, what, hash_bytes(problem.data, problem.size))
@@ -413,6 +424,42 @@ cdef class Handle:
         entry.problem, entry.what = <PyObject*> problem, what
         entry.hash = hash_bytes(problem.data, problem.size)
         self.table_count += 1
+        self.operations += what == OPERATION
+        return 0
+
+    cdef int _drop_operations(self) except -1:
+        """Forget the half of the operations that was used least lately; whoever runs one now holds it himself."""
+        cdef entry_t* old = self.table
+        cdef entry_t* new
+        cdef size_t i, j, kept = 0, size = self.table_mask + 1
+        cdef uint64_t turn, last
+        cdef list turns = sorted([(<Kept> old[i].value).turn for i in range(size)
+                                  if old[i].value != NULL and old[i].what == OPERATION])
+        cdef list dropped = []  # what dies with it may run any code, once the table is whole again
+        last = turns[len(turns) // 2]
+        new = <entry_t*> calloc(size, sizeof(entry_t))
+        if new == NULL:
+            raise AllocFailedError("no memory for a handle's table", "entries", size)
+        self._forget_memo()
+        for i in range(size):
+            if old[i].value == NULL:
+                continue
+            if old[i].what == OPERATION:
+                turn = (<Kept> old[i].value).turn
+                if turn < last or kept >= OPERATIONS_KEPT // 2:
+                    dropped.append((<object> old[i].problem, <object> old[i].value))
+                    continue
+                kept += 1
+            j = _start(old[i].hash, old[i].what) & self.table_mask
+            while new[j].value != NULL:
+                j = (j + 1) & self.table_mask
+            new[j] = old[i]
+        self.table, self.operations = new, kept
+        self.table_count -= len(dropped)
+        free(old)
+        for problem, value in dropped:
+            Py_DECREF(problem)
+            Py_DECREF(value)
         return 0
 
     cdef int _grow_table(self) except -1:
@@ -437,7 +484,7 @@ cdef class Handle:
         cdef entry_t* table = self.table
         cdef size_t i, size = self.table_mask + 1 if table != NULL else 0
         self._forget_memo()
-        self.table, self.table_mask, self.table_count = NULL, 0, 0
+        self.table, self.table_mask, self.table_count, self.operations = NULL, 0, 0, 0
         self.found, self.programs, self.calls = {}, {}, None
         for i in range(size):
             Py_XDECREF(table[i].problem)

@@ -6,7 +6,7 @@ from ._arena cimport Arena
 from ._binding cimport call_t, slot_t
 from miopyx.runtime._buffers cimport binding_t
 from miopyx._core cimport Device, Solution, Solver, Step, host_function
-from ._handle cimport Handle
+from ._handle cimport Handle, Kept
 from miopyx.problem._problem cimport Problem
 from miopyx.runtime._runtime cimport runtime_t
 from miopyx.values._types cimport MX_SCALARS
@@ -39,7 +39,7 @@ cdef struct step_t:
     scalar_arg_t* scalars
 
 
-cdef class Invoker:
+cdef class Invoker(Kept):
     cdef readonly Solver solver
     cdef readonly Solution solution
     cdef readonly tuple config           # what was tuned, () for a solver without parameters

@@ -38,7 +38,7 @@ cdef enum:
 cdef uint64_t tickets = int.from_bytes(urandom(6), "little") << 16
 
 
-cdef class Invoker:
+cdef class Invoker(Kept):
     """A solution ready to run: kernels created, constant arguments set.
 
     `offer` is for the handle's device; `config` is one that the solver accepts, None takes its default.
@@ -248,14 +248,18 @@ cdef int execute(Handle handle, Invoker invoker, const call_t* call, tuple names
                  Arena packed) except -1:
     """Check and bind the memory of a call, then run it; `scalars` are MX_SCALARS numbers.
 
+    `names` are those of the buffers, of the workspace, and where that is not workSpaceSize of its size.
+
     A workspace size of OWN takes the handle's own arena, or `packed` where that is not None: what `pack` returned.
     Nothing is launched unless everything fits.
     """
     cdef int64_t need = invoker.slot[invoker.count].need
+    invoker.turn = handle.turn
     _require_ready(handle, invoker)
     if call.workspace_size != OWN and call.workspace_size < need:
-        raise UnknownError("workspace is smaller than the solution needs", "workSpaceSize", call.workspace_size,
-                           f">= {need} bytes")
+        raise UnknownError("workspace is smaller than the solution needs",
+                           names[call.count + 1] if len(names) > call.count + 1 else "workSpaceSize",
+                           call.workspace_size, f">= {need} bytes")
     if handle.device.is_host:
         return _execute_host(handle, invoker, call, names, scalars)
     # The arena and the kernels' arguments belong to one call at a time; waiting, for a kernel's time or for host

@@ -26,6 +26,7 @@ cdef str TYPE_NAMES = "float16, bfloat16, float32 or float64"
 cdef enum:
     ALIGNED = 256          # bytes, of what lies in a reserve space
     LARGEST = 0x7FFFFFFF
+    MOST = 1 << 24         # steps, and sequences: the lengths and their table take memory before any tensor is seen
 
 
 def _set_rnn(RNNDescriptor desc, hsize, nlayers, dropout, in_mode, direction, mode, bias, algo, data_type, padding):
@@ -40,10 +41,10 @@ cdef int _member(object value, str enumeration, str name, int last) except -1:
     return number
 
 
-cdef int _size(object value, str name) except -1:
+cdef int _size(object value, str name, int most=LARGEST) except -1:
     cdef int number = to_int(value, name)
-    if number < 1:
-        raise BadParmError("size", name, number, ">= 1")
+    if not 1 <= number <= most:
+        raise BadParmError("size", name, number, f"1 ... {most}")
     return number
 
 
@@ -126,8 +127,10 @@ cdef class RNNDescriptor(Descriptor):
         width = checked_add(checked_add(vector, self.hidden, "hsize"),
                             checked_mul(self.layers - 1, (dirs + 1) * self.hidden, "nlayers"), "hsize")
         if self.bias_mode:
-            width = checked_add(width, 2 * self.layers, "nlayers")
-        return checked_mul(checked_mul(gates, dirs, "hsize"), width, "hsize")
+            width = checked_add(width, 2 * <int64_t> self.layers, "nlayers")
+        width = checked_mul(checked_mul(gates, dirs, "hsize"), width, "hsize")
+        checked_mul(width, sizeof(double), "hsize")  # bytes of any type
+        return width
 
     cdef int64_t matrix_offset(self, int64_t vector, int64_t layer, int64_t number, int64_t* columns) except -1:
         """Where matrix `number` of a layer begins, and the length of its rows."""
@@ -265,9 +268,9 @@ cdef class SeqTensorDescriptor(Descriptor):
         (steps, sequences, vector).  SeqMajorPadded: (steps, sequences, vector).  BatchMajorPadded: (sequences, steps,
         vector).
     max_length : int
-        Steps of the longest sequence, or more where they are padded.
+        Steps of the longest sequence, or more where they are padded; 16777216 at most.
     batch : int
-        How many sequences there are.
+        How many sequences there are; 16777216 at most.
     vector : int
         Numbers of a step.
     lengths : sequence of int, optional
@@ -276,7 +279,7 @@ cdef class SeqTensorDescriptor(Descriptor):
     Raises
     ------
     BadParmError
-        For sizes below 1, lengths out of range, and lengths that increase where nothing is padded.
+        For sizes below 1 or too large, lengths out of range, and lengths that increase where nothing is padded.
     MIOpenNotImplementedError
         For another type than float16, bfloat16, float32 and float64.
     """
@@ -299,7 +302,7 @@ cdef class SeqTensorDescriptor(Descriptor):
             raise MIOpenNotImplementedError("data type of sequences", "dataType", numpy_type(kind), TYPE_NAMES)
         if not RNN_PACKED <= how <= RNN_SEQUENCES:
             raise_unknown(layout, "miopenRNNBaseLayout_t", "layout")
-        longest, count, width = (_size(steps, "maxSequenceLen"), _size(batch, "batchSize"),
+        longest, count, width = (_size(steps, "maxSequenceLen", MOST), _size(batch, "batchSize", MOST),
                                  _size(vector, "vectorSize"))
         if checked_mul(checked_mul(longest, count, "batchSize"), width, "vectorSize") > LARGEST_PRODUCT:
             raise BadParmError("numbers of all steps", "vectorSize", width, f"<= {LARGEST_PRODUCT // longest // count}")
@@ -397,8 +400,9 @@ cdef SeqTensorDescriptor sequences_of(object descs, object steps, bint padded, s
             raise BadParmError("lengths of a step", f"{name}[{t}]", desc.lens, "sequences, vector")
         if t == 0:
             kind, batch, vector, last = desc.type, desc.len[0], desc.len[1], desc.len[0]
-            if batch < 1 or vector < 1 or batch > LARGEST or vector > LARGEST:
-                raise BadParmError("lengths of a step", f"{name}[{t}]", desc.lens, f"1 ... {LARGEST}")
+            if batch < 1 or vector < 1 or batch > MOST or vector > LARGEST:
+                raise BadParmError("lengths of a step", f"{name}[{t}]", desc.lens,
+                                   f"1 ... {MOST} sequences, 1 ... {LARGEST} numbers")
         if desc.type != kind or desc.len[1] != vector:
             raise BadParmError("type or vector differs from the first step's", f"{name}[{t}]", desc, descs[0])
         if desc.len[0] > last:

@@ -24,7 +24,7 @@ cdef enum:
     CHANNELS_LIMIT = 8
     LOCAL_MEM = 226 * 1024
     WEIGHTS = 0            # instead of a number of blocks: backward weights
-    MOST_TILES = LONGEST // (TILE_H * TILE_W)    # of a work-group that sums them
+    MOST_TILES = LONGEST >> 7  # by TILE_H * TILE_W: of a work-group that sums them
 
 cdef extern from "miopyx/kernels/conv/nvidia/few_args.h" nogil:
     ctypedef struct mx_nv_few:

@@ -1,0 +1,760 @@
+"""Random problems of the operations that came after convolution, pooling, softmax and the like.
+
+    python -P tests/random_operations.py                                            all, 100 problems of each
+    python -P tests/random_operations.py --operation rnn ctc --device host --count 5000 --seed 7 --against begin
+
+Buffers are exactly as large as the API says and lie against a page that nobody may touch: at its end, or with
+`--against begin` at its beginning.  Outputs are poisoned; what a call only reads must be the same afterwards.  Results
+are compared with NumPy's in float64 by the checks of the operation's own tests (test_reduce, test_rnn ...), which
+state their bounds; a convolution that something follows is the host path's in float64.  So does each problem start
+with some calls of which one argument is another one (a shorter buffer, a type, a length, a number, nothing): these
+raise a MIOpenError and leave the caller's memory alone, or compute something.
+
+Each operation runs in a process of its own, on devices `--together` problems, of one type of tensors, in each.  Where
+one dies, the number of its problem is reported, and the next process goes on behind it.  `--first N --count 1` repeats
+problem N of the host; `--plain` leaves the wrong calls out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import faulthandler
+import json
+import mmap
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import zlib
+
+import numpy as np
+import pytest
+
+import miopyx
+from miopyx import MIOpenError, RNNDescriptor, TensorDescriptor
+from miopyx.device import devices
+from miopyx.problem._rnn import SeqTensorDescriptor
+from miopyx.runtime import programs
+
+sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+import guarded
+import test_adam
+import test_batchnorm_activation
+import test_cat
+import test_ctc
+import test_dropout
+import test_elements
+import test_find2
+import test_fusion
+import test_getitem
+import test_kthvalue
+import test_layernorm
+import test_multimargin
+import test_reduce
+import test_rnn
+from cases_reader import conv_case
+from guarded import DTYPE, LAYOUTS, Tensor
+from solver_checks import Example
+
+TYPES = ("float32", "float16", "bfloat16", "float64")
+PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 61, 67, 127, 131, 257, 521, 1021, 2053)
+KIND: list[str] = []  # the one type of a process, whose programs would else be too many
+SHOWS = os.environ.get("SHOW_WRONG_CALLS") == "1"
+
+
+# What is drawn
+
+
+def one_of(rng, *values):
+    return values[int(rng.integers(len(values)))]
+
+
+def length(rng, most):
+    """1, a prime, a power of two or beside one, or anything up to `most`."""
+    kind = rng.integers(5)
+    if kind == 0:
+        return 1
+    if kind == 1:
+        return int(rng.choice([n for n in PRIMES if n <= most] or [1]))
+    if kind == 2:
+        return min(most, max(1, (1 << int(rng.integers(0, most.bit_length() + 1))) + int(rng.integers(-1, 2))))
+    return int(rng.integers(1, most + 1))
+
+
+def some_lens(rng, low=1, high=5, most=2000):
+    """Lengths whose product is at most `most`, seldom far below."""
+    rank, left = int(rng.integers(low, high + 1)), int(most ** rng.random() ** 0.3)
+    lens, each = [1] * rank, left ** (1.6 / max(rank, 1))
+    for axis in rng.permutation(rank):
+        lens[axis] = length(rng, max(1, min(left, int(each))))
+        left //= lens[axis]
+    return tuple(lens)
+
+
+def some_type(handle, rng):
+    return KIND[0] if KIND else any_type(handle, rng)
+
+
+def any_type(handle, rng):
+    return one_of(rng, *(TYPES if handle.device.fp64 or handle.device.is_host else TYPES[:3]))
+
+
+def some_layouts(rng, count=2):
+    return tuple(one_of(rng, *LAYOUTS) for _ in range(count))
+
+
+# One problem of each operation
+
+
+def run_norm(kind):
+    def run(handle, rng):
+        lens = some_lens(rng)
+        number = int(rng.integers(0, len(lens) + 1))
+        if kind == test_layernorm.GROUP:
+            number = length(rng, 6)
+            rest = some_lens(rng, 0, 3, 300)
+            lens = (length(rng, 5), number * length(rng, 9), *rest)
+        test_layernorm.check_problem(handle, kind, some_type(handle, rng), lens, number, rng)
+    return run
+
+
+def run_reduce(handle, rng):
+    lens = some_lens(rng)
+    axes = tuple(sorted(int(i) for i in rng.choice(len(lens), int(rng.integers(1, len(lens) + 1)), replace=False)))
+    op, layouts = one_of(rng, *test_reduce.OPS), some_layouts(rng)
+    pattern = one_of(rng, None, test_reduce.few_values, test_reduce.with_nans)
+    types = some_type(handle, rng), some_type(handle, rng)
+    comp = one_of(rng, "float32", "float32", "float16", "float64" if "float64" in types or handle.device.fp64 else
+                  "float32")
+    numbers = one_of(rng, (1.0, 0.0), (1.0, 0.0), (-0.5, 0.0), (2.0, 1.5))
+    if pattern is test_reduce.with_nans and op not in test_reduce.EXTREMES:
+        pattern = None
+    test_reduce.Reduction(handle, op, lens, axes, types, rng, int(rng.integers(2)), bool(rng.integers(2)), comp,
+                          *layouts, pattern=pattern).check(*numbers)
+
+
+def run_one_axis(handle, rng):
+    lens = some_lens(rng)
+    pattern = one_of(rng, None, test_reduce.few_values, test_reduce.with_nans)
+    problem = test_reduce.OneAxis(handle, lens, int(rng.integers(len(lens))), some_type(handle, rng), rng, pattern,
+                                  one_of(rng, *LAYOUTS))
+    if pattern is not test_reduce.few_values:
+        problem.calculate(one_of(rng, 1, 2), int(rng.integers(2)))
+    problem.extreme(one_of(rng, 1, 2, 3, 4))
+
+
+def run_dropout(handle, rng):
+    test_dropout.check_problem(handle, some_type(handle, rng), some_lens(rng, most=400), rng,
+                               layouts=some_layouts(rng))
+
+
+def run_cat(handle, rng):
+    kinds = [*TYPES, "int8", "int32", "int64", "float8_e4m3fn"]
+    DTYPE.setdefault("int64", np.dtype("i8"))
+    lens = some_lens(rng, most=300)
+    axis, count = int(rng.integers(len(lens))), int(rng.integers(1, 16))
+    parts = [*(int(v) for v in rng.integers(0, 9, count - 1)), length(rng, 40)]
+    test_cat.check(handle, one_of(rng, *kinds), lens, axis, [parts[i] for i in rng.permutation(count)], rng,
+                   test_cat.LAYOUTS)
+
+
+def maker(handle, rng):
+    return test_elements.Maker(handle, some_type(handle, rng), rng)
+
+
+def run_glu(handle, rng):
+    lens = list(some_lens(rng))
+    axis = int(rng.integers(len(lens)))
+    lens[axis] *= 2
+    test_elements.glu(maker(handle, rng), tuple(lens), axis)
+
+
+def run_prelu(handle, rng):
+    lens, m = some_lens(rng), maker(handle, rng)
+    gradient = "float32" if m.dtype == "float16" and rng.integers(2) else None
+    test_elements.prelu(m, lens, len(lens) > 1 and bool(rng.integers(2)), gradient)
+
+
+def run_soft_margin(handle, rng):
+    test_elements.soft_margin(maker(handle, rng), some_lens(rng), int(rng.integers(3)), one_of(rng, 1.0, 30.0))
+
+
+def run_rope(handle, rng):
+    lens = list(some_lens(rng))
+    lens[-1] *= 2
+    test_elements.rope(maker(handle, rng), tuple(lens))
+
+
+def run_multi_margin(handle, rng):
+    rows, classes = length(rng, 300), length(rng, one_of(rng, 20, 600))
+    strides = one_of(rng, None, (2 * classes + 1, 2))
+    loss = test_multimargin.Margin(handle, some_type(handle, rng), rows, classes, rng, 1 + int(rng.integers(2)),
+                                   int(rng.integers(3)), one_of(rng, 1.0, 0.5, -0.25), strides)
+    if not rng.integers(4):
+        loss.target.view()[int(rng.integers(rows))] = one_of(rng, -1, classes, 2**62, -2**63)
+    loss.check()
+
+
+def run_kthvalue(handle, rng):
+    lens = some_lens(rng)
+    dim = int(rng.integers(-len(lens), len(lens)))
+    values = None
+    if rng.integers(2):  # many are equal, some are none
+        values = np.round(rng.standard_normal(lens) * 2) * one_of(rng, 1.0, -1.0)
+        values[rng.random(lens) < 0.1] = one_of(rng, np.nan, np.inf, -np.inf)
+    test_kthvalue.check(handle, some_type(handle, rng), lens, dim, int(rng.integers(1, lens[dim] + 1)), rng,
+                        bool(rng.integers(2)), values, test_kthvalue.LAYOUTS)
+
+
+def run_getitem(handle, rng):
+    test_getitem.any_problem(handle, some_type(handle, rng), rng)
+
+
+def run_adam(handle, rng):
+    test_adam.any_step(handle, some_type(handle, rng), rng).check()
+
+
+def run_ctc(handle, rng):
+    """Small ones: the formulas in Python take the time."""
+    steps, samples, classes = length(rng, 12), length(rng, 3), 1 + length(rng, 40)
+    inputs = [int(v) for v in rng.integers(0, steps + 1, samples)]
+    counts = [int(rng.integers(0, (t + 1) // 2 + 2)) for t in inputs]
+    test_ctc.Batch(handle, some_type(handle, rng), steps, classes, counts, inputs, rng,
+                   blank=int(rng.integers(-1, classes + 1)), softmax=bool(rng.integers(3)),
+                   layouts=tuple(one_of(rng, *test_ctc.LAYOUTS) for _ in range(2))).check()
+
+
+def some_lengths(rng, layout, empty=True):
+    lengths = rng.integers(0 if empty else 1, length(rng, 7) + 1, length(rng, 9))
+    if layout == test_rnn.PACKED or not empty:
+        lengths = np.maximum(-np.sort(-lengths), 1)  # of packed sequences none is empty
+    lengths[0] = max(1, lengths[0])
+    return [int(n) for n in lengths]
+
+
+def run_rnn(handle, rng):
+    layout, mode = int(rng.integers(1, 4)), int(rng.integers(4))
+    lengths = some_lengths(rng, layout)
+    bias = 1 if mode == test_rnn.RELU else int(rng.integers(2))
+    longest = max(lengths) + (int(rng.integers(3)) if layout != test_rnn.PACKED else 0)
+    test_rnn.Case(handle, some_type(handle, rng), rng, mode, length(rng, 40), length(rng, 40), length(rng, 3),
+                  int(rng.integers(1, 3)), bias, lengths, layout, bool(rng.integers(2)), not rng.integers(4),
+                  longest=longest).check()
+
+
+def run_rnn_steps(handle, rng):
+    layout = one_of(rng, test_rnn.PACKED, test_rnn.STEPS)
+    test_rnn.check_steps(test_rnn.Case(
+        handle, some_type(handle, rng), rng, int(rng.integers(1, 4)), length(rng, 20), length(rng, 20), length(rng, 3),
+        int(rng.integers(1, 3)), 1, some_lengths(rng, layout, False), layout))
+
+
+def run_rnn_dropout(handle, rng):
+    """Without wrong calls where states go on: one that is taken goes on, too."""
+    evolves = bool(rng.integers(2))
+    if evolves and Wrong.at_work:
+        Wrong.at_work.rng = None
+    test_rnn.check_dropout(handle, rng, evolves, "float32", int(rng.integers(1, 4)),
+                           one_of(rng, 0.0, 0.4, 0.9), length(rng, 20), int(rng.integers(1, 3)),
+                           some_lengths(rng, test_rnn.PACKED))
+
+
+def run_norm_activation(handle, rng):
+    lens = list(some_lens(rng, 4, 5, 3000))
+    mode = int(rng.integers(2))
+    while np.prod(lens) // lens[1] < 4:  # a variance of one number is nothing
+        lens[int(rng.choice([0, 2, 3]))] += 1
+    if not mode:
+        lens[0] += 2
+    layout = one_of(rng, "packed", "last", "gaps", "rows", "mixed")
+    test_batchnorm_activation.Activated(
+        mode, tuple(lens), some_type(handle, rng), rng, one_of(rng, *test_batchnorm_activation.MODES), layout,
+        factor=one_of(rng, 0.1, 0.0, 1.0)).check(handle)
+
+
+def some_convolution(rng, most=12):
+    spatial = one_of(rng, 1, 2, 2, 3) if most > 8 else 2
+    filters = tuple(one_of(rng, 1, 1, 3, 2) for _ in range(spatial))
+    lens = tuple(length(rng, most) + f - 1 for f in filters)
+    groups = one_of(rng, 1, 1, 1, 2, 3)
+    return conv_case(length(rng, 3), groups * length(rng, 9), groups * length(rng, 9), lens, filters,
+                     tuple(int(rng.integers(0, f)) for f in filters),
+                     tuple(int(v) for v in rng.integers(1, 3, spatial)), groups=groups)
+
+
+def run_fusion(handle, rng):
+    """A solver of a convolution with a bias, a batch norm and an activation, by a plan."""
+    example = Example(some_convolution(rng), some_type(handle, rng), one_of(rng, *LAYOUTS), rng, HOST())
+    able = [s for s in test_fusion.registry.CONV if s.why_not(handle.device, example.problem(0)) is None]
+    test_fusion.check(handle, example, able[int(rng.integers(len(able)))], rng)
+
+
+def some_layer(handle, rng):
+    groups = one_of(rng, 1, 1, 2)
+    lens = (length(rng, 3), groups * length(rng, 5), length(rng, 12), length(rng, 12))
+    return test_fusion.layer(handle, rng, "float32", lens, groups * length(rng, 7), groups)
+
+
+def run_convolution_bias_activation(handle, rng):
+    conv, desc, data = some_layer(handle, rng)
+    size = miopyx.miopenConvolutionForwardGetWorkSpaceSize(handle, desc["w"], desc["x"], conv, desc["y"])
+    mode = int(rng.integers(11))
+    activ = miopyx.ActivationDescriptor(mode, *test_fusion.NUMBERS.get(mode, (0.0, 0.0, 0.0)))
+    alpha1, alpha2, z, bias = one_of(rng, (1.0, 0.0, False, True), (0.7, -1.3, True, False), (2.0, 1.0, True, True))
+    size += (desc["y"].nbytes + 256) * z  # as the function says
+    workspace = guarded.Guarded(handle, size, 0xFF)
+    able = sorted({int(s.algorithm) for s in test_fusion.registry.CONV if s.why_not(
+        handle.device, test_fusion.ConvProblem(0, desc["x"], desc["w"], desc["y"], conv)) is None})
+    out = Tensor(handle, desc["y"], None)
+    got = test_fusion.run_cba(handle, conv, desc, data, out, activ, alpha1, alpha2, one_of(rng, *able), z, bias, size,
+                              workspace.argument() if size else None)
+    workspace.fetch()
+    value = alpha1 * test_fusion.convolved(HOST(), conv, desc, data) + alpha2 * data["z"].values() * z
+    value = value + (data["bias"].values() if bias else 0)
+    want = test_fusion.activated(mode, value, "float32")
+    # Where a power begins it is steep.
+    free = (mode == 6) & (np.abs(0.5 + 0.4 * value) < 0.01)
+    test_fusion.close(np.where(free, 0, got), np.where(free, 0, want))
+
+
+def run_fusion_plan(handle, rng):
+    conv, desc, data = some_layer(handle, rng)
+    norm, plan = bool(rng.integers(2)), None
+    plan, ops = test_fusion.fusion_plan(conv, desc, norm)
+    miopyx.miopenCompileFusionPlan(handle, plan)
+    args = test_fusion.arguments_of(data, ops)
+    value = test_fusion.convolved(HOST(), conv, desc, data) + data["bias"].values()
+    if norm:
+        gain = data["scale"].values() / np.sqrt(data["variance"].values() + 1e-3)
+        value = (value - data["mean"].values()) * gain + data["shift"].values()
+    out = Tensor(handle, desc["y"], None)
+    miopyx.miopenExecuteFusionPlan(handle, plan, desc["x"], data["x"].argument(), desc["y"], out.argument(), args)
+    handle.finish()
+    test_fusion.close(out.values(), np.maximum(value, 0))
+    miopyx.miopenDestroyOperatorArgs(args)
+    miopyx.miopenDestroyFusionPlan(plan)
+
+
+def run_find2(handle, rng):
+    """A solution that was found, saved and loaded; saved bytes that were damaged or forged."""
+    example = Example(some_convolution(rng, 7), "float32", "packed", rng, HOST())
+    direction = int(rng.integers(3))
+    found = miopyx.miopenFindSolutions(handle, test_find2.described(example, direction), None, 99)
+    solution = found[int(rng.integers(len(found)))]
+    data = miopyx.miopenSaveSolution(solution)
+    loaded = miopyx.miopenLoadSolution(data, len(data))
+    solver = test_find2.registry.BY_ID[miopyx.miopenGetSolutionSolverId(solution)]
+    got = test_find2.solve(handle, example, direction, one_of(rng, solution, loaded), rng)
+    test_find2.verify(handle, example, direction, got, solver)
+    for _ in range(20):
+        bad = bytearray(data)
+        kind = rng.integers(3)
+        if kind == 0:
+            bad = bad[:int(rng.integers(len(bad)))]
+        elif kind == 1:
+            bad[int(rng.integers(len(bad)))] ^= 1 << int(rng.integers(8))
+        else:
+            at, other = rng.integers(0, len(bad), 2)
+            bad[int(at):int(at) + 9] = data[int(other):int(other) + 9]
+        if bad == data:
+            continue
+        try:
+            miopyx.miopenLoadSolution(bytes(bad), len(bad))
+        except MIOpenError:
+            continue
+        raise AssertionError(f"damaged bytes were taken: {bytes(bad)!r}")
+    run_forged(handle, example, direction, data, rng)
+
+
+def run_forged(handle, example, direction, data, rng):
+    """Bytes with a digest that fits, of which one field is another: refused, or run without harm."""
+    body = json.loads(data.split(b"\n", 2)[2])
+    values = (0, -1, 1, 3, 1 << 31, 1 << 63, 1 << 70, None, "x", [], {}, 0.5, True, [1], "float64")
+    for _ in range(5):
+        fields = json.loads(json.dumps(body))
+        place = fields
+        while True:
+            keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+            key = keys[int(rng.integers(len(keys)))]
+            if isinstance(place[key], dict | list) and place[key] and rng.integers(4):
+                place = place[key]
+                continue
+            place[key] = values[int(rng.integers(len(values)))]
+            break
+        bad = test_find2.forged(data, **fields)
+        with contextlib.suppress(MIOpenError):
+            solution = miopyx.miopenLoadSolution(bad, len(bad))
+            size = miopyx.miopenGetSolutionWorkspaceSize(solution)
+            if size < 1 << 20:
+                test_find2.solve(handle, example, direction, solution, rng)
+
+
+def run_foreign(handle, rng):
+    """Solutions of the other devices."""
+    example = Example(some_convolution(rng, 7), "float32", "packed", rng, HOST())
+    for name in KNOWN:
+        other = handle_of(name)
+        if other.device.name == handle.device.name:
+            continue
+        solution = miopyx.miopenFindSolutions(other, test_find2.described(example, 0), None, 1)[0]
+        data = miopyx.miopenSaveSolution(solution)
+        with pytest.raises(MIOpenError):
+            test_find2.solve(handle, example, 0, miopyx.miopenLoadSolution(data, len(data)), rng)
+
+
+def run_setters(handle, rng):
+    """What sets a descriptor takes what it is given, or leaves the descriptor as it was."""
+    conv, desc, data = test_fusion.layer(handle, rng)
+    plan, ops = test_fusion.fusion_plan(conv, desc)
+    rnn, matrix = miopyx.RNNDescriptor(5, 2, "lstm"), TensorDescriptor("float32", (3, 4))
+    memory = guarded.Guarded(handle, test_dropout.STATES, 0xFF)
+    states = memory.argument()
+    dropout, options = miopyx.DropoutDescriptor(), miopyx.miopenCreateFindOptions()
+    problem, args = miopyx.miopenCreateConvProblem(conv, 0), miopyx.miopenCreateOperatorArgs()
+    buffers = [data[name].argument() for name in ("scale", "shift", "mean", "variance")]
+    calls = (
+        (miopyx.miopenSetReduceTensorDescriptor, miopyx.ReduceTensorDescriptor(3), 2, 1, 1, 1, 0),
+        (miopyx.miopenSetRNNDescriptor, rnn, 7, 2, 0, 1, 2, 1, 0, 1),
+        (miopyx.miopenSetRNNDescriptor_V2, rnn, 7, 2, dropout, 0, 1, 2, 1, 0, 1),
+        (miopyx.miopenSetRNNPaddingMode, rnn, 1),
+        (miopyx.miopenSetRNNDataSeqTensorDescriptor, SeqTensorDescriptor("float32", 2, 3, 2, 4), 1, 2, 7, 3, 4,
+         [2, 7, 0], None),
+        (miopyx.miopenSetDropoutDescriptor, dropout, handle, 0.5, states, test_dropout.STATES, 7, False, True, 0),
+        (miopyx.miopenRestoreDropoutDescriptor, dropout, handle, 0.5, states, test_dropout.STATES, 7, False, True, 0),
+        (miopyx.miopenSetCTCLossDescriptor, miopyx.CTCLossDescriptor(), 1, 0, True),
+        (miopyx.miopenGetRNNLayerParamOffset, rnn, 1, matrix, 3, TensorDescriptor()),
+        (miopyx.miopenGetRNNLayerBiasOffset, rnn, 1, matrix, 3, TensorDescriptor()),
+        (miopyx.miopenSetProblemTensorDescriptor, problem, 1, desc["x"]),
+        (miopyx.miopenSetFindOptionTuning, options, 1), (miopyx.miopenSetFindOptionResultsOrder, options, 1),
+        (miopyx.miopenSetFindOptionWorkspaceLimit, options, 1 << 20),
+        (miopyx.miopenSetFindOptionPreallocatedTensor, options, 1, states),
+        (miopyx.miopenSetOpArgsConvForward, args, ops["conv"], 1.0, 0.0, data["w"].argument()),
+        (miopyx.miopenSetOpArgsBiasForward, args, ops["bias"], 1.0, 0.0, data["bias"].argument()),
+        (miopyx.miopenSetOpArgsBatchNormInference, args, ops["norm"], None, None, *buffers, 1e-3),
+        (miopyx.miopenSetOpArgsActivForward, args, ops["activ"], 1.0, 0.0, 0.5, 0.5, 0.5),
+        (miopyx.miopenCreateOpConvForward, plan, conv, desc["w"]),
+        (miopyx.miopenCreateOpBiasForward, plan, desc["channel"]),
+        (miopyx.miopenCreateOpBatchNormInference, plan, 1, desc["channel"]),
+        (miopyx.miopenCreateOpActivationForward, plan, 3),
+        (miopyx.miopenFusionPlanGetOp, plan, 1), (miopyx.miopenCreateFusionPlan, 0, desc["x"]),
+        (miopyx.miopenCreateConvProblem, conv, 1),
+    )
+    for function, *given in calls:
+        changed, at = list(given), int(rng.integers(len(given)))
+        changed[at] = another(given[at], given, rng)
+        before = repr(given[0])
+        try:
+            function(*changed)
+        except MIOpenError:
+            if repr(given[0]) != before:
+                raise AssertionError(f"{function.__name__}, argument {at} is {changed[at]!r}: refused, and the "
+                                     "descriptor changed") from None
+        except Exception as error:
+            raise AssertionError(f"{function.__name__}, argument {at} is {changed[at]!r}: "
+                                 f"{type(error).__name__}: {error}") from error
+    memory.fetch()
+
+
+OPERATIONS = {
+    **{f"{kind} norm": run_norm(kind) for kind in test_layernorm.KINDS},
+    "reduce": run_reduce, "one axis": run_one_axis, "dropout": run_dropout, "cat": run_cat, "glu": run_glu,
+    "prelu": run_prelu, "soft margin": run_soft_margin, "rope": run_rope, "multi margin": run_multi_margin,
+    "kthvalue": run_kthvalue, "getitem": run_getitem, "adam": run_adam, "ctc": run_ctc, "rnn": run_rnn,
+    "steps of rnn": run_rnn_steps, "dropout in rnn": run_rnn_dropout, "batch norm activation": run_norm_activation,
+    "fusion": run_fusion, "convolution bias activation": run_convolution_bias_activation,
+    "plan of fusion": run_fusion_plan, "find 2.0": run_find2, "foreign solutions": run_foreign, "setters": run_setters,
+}
+KNOWN: list[str] = []
+HANDLES: dict[str, miopyx.Handle] = {}
+
+
+def handle_of(name):
+    """The handle of a device; of one that ends with "+gpu", one that is taken for a GPU."""
+    if name not in HANDLES:
+        plain, _, pretended = name.partition("+")
+        if pretended:
+            known = devices.find(plain)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(devices, "find", lambda _: known._replace(kind="gpu"))
+                HANDLES[name] = miopyx.Handle(plain)
+        else:
+            HANDLES[name] = miopyx.Handle(plain)
+    return HANDLES[name]
+
+
+def HOST():
+    return handle_of("host")
+
+
+# Calls of which an argument is another one
+
+
+def flat(values):
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from flat(value)
+        else:
+            yield value
+
+
+def another(value, given, rng):
+    """Something else in an argument's place."""
+    if not rng.integers(8):
+        return one_of(rng, None, "x", -1, 1.5, TensorDescriptor(), np.zeros(0, "u1"), object(), [])
+    if isinstance(value, TensorDescriptor):
+        return another_tensor(value, rng)
+    if isinstance(value, SeqTensorDescriptor):
+        kind, layout, steps, batch, vector, lengths, _ = miopyx.miopenGetRNNDataSeqTensorDescriptor(value, None)
+        change = [kind, layout, steps, batch, vector, lengths]
+        change[int(rng.choice([0, 1, 2, 4]))] = int(rng.integers(1, 4))
+        try:
+            return SeqTensorDescriptor(*change)
+        except MIOpenError:
+            return SeqTensorDescriptor()
+    if isinstance(value, RNNDescriptor):
+        return RNNDescriptor(one_of(rng, 1, 6, 2**20, 2**31 - 1), one_of(rng, 1, 2, 3, 9), int(rng.integers(4)),
+                             int(rng.integers(2)), int(rng.integers(2)), int(rng.integers(2)), one_of(rng, *TYPES))
+    if isinstance(value, np.ndarray):
+        line = value.reshape(-1)
+        if not line.size:
+            return None
+        size = max(1, line.size // 2)
+        # What is left ends where it ended, or begins where it began: whoever reads on meets the page.
+        short = (line[1:], line[size:]) if guarded.Pages.against == "end" else (line[:-1], line[:size])
+        read_only = value.view()
+        read_only.flags.writeable = False
+        others = [a for a in flat(given) if isinstance(a, np.ndarray)]
+        return one_of(rng, *short, *short, line[::2], line.astype("f8"), read_only, one_of(rng, *others), None)
+    if isinstance(value, bool):
+        return one_of(rng, 2, -1, None, "x")
+    if isinstance(value, int | np.integer):
+        value = int(value)
+        return one_of(rng, -1, 0, value - 1, value + 1, value // 2, 2 * value, 2**31 - 1, 2**31, 2**63 - 1, 2**63,
+                      2**64, -2**63, None, 0.5, np.int64(value))
+    if isinstance(value, float):
+        return one_of(rng, np.nan, np.inf, -1.0, 0.0, 1e39, 1e-320, None, "x", 10**400)
+    if isinstance(value, list | tuple):
+        if not value or rng.integers(3):
+            return one_of(rng, value[:-1], [*value, *value], None, list(value)[::-1], (), [None] * len(value))
+        changed = list(value)
+        at = int(rng.integers(len(changed)))
+        changed[at] = another(changed[at], given, rng)
+        return changed
+    return None
+
+
+def another_tensor(desc, rng):
+    lens, strides, dtype = list(desc.lens), list(desc.strides), desc.dtype
+    kind = int(rng.integers(6))
+    at = int(rng.integers(len(lens))) if lens else 0
+    if kind == 0 or not lens:
+        dtype, strides = one_of(rng, *TYPES, "int8", "int32", "int64"), desc.strides
+    elif kind == 1:
+        lens[at], strides = one_of(rng, 0, 1, lens[at] + 1, max(0, lens[at] - 1), 2 * lens[at]), None
+    elif kind == 2:
+        lens, strides = one_of(rng, [*lens, 1], [1, *lens], lens[:-1] or [1]), None
+    elif kind == 3:
+        strides[at] = one_of(rng, strides[at] + 1, 2 * strides[at], 1)
+    elif kind == 4:
+        lens[at], strides = one_of(rng, 2**20, 2**31 - 1, 2**40), None
+    else:
+        strides = guarded.strides_of(tuple(lens), one_of(rng, "packed", "channels last", "padded"))
+    try:
+        return TensorDescriptor(dtype, lens, strides)
+    except MIOpenError:
+        return TensorDescriptor()
+
+
+class Wrong:
+    """Makes wrong calls before right ones, of all functions that compute or say how much memory that takes."""
+
+    LEFT_ALONE = ("Create", "Destroy", "Set", "Init", "Derive", "Enable", "Compile", "Find", "Save", "ParamsDescriptor",
+                  "GetSolution", "Load", "LayerParam", "LayerBias", "PaddingMode", "SolverId")
+
+    at_work = None
+
+    def __init__(self, share):
+        Wrong.at_work = self
+        self.share, self.rng, self.calls, self.refused, self.seen = share, None, 0, 0, []
+        for name in dir(miopyx):
+            if name.startswith("miopen") and callable(getattr(miopyx, name)) and not isinstance(
+                    getattr(miopyx, name), type) and not any(word in name for word in self.LEFT_ALONE):
+                setattr(miopyx, name, self.wrapped(name, getattr(miopyx, name)))
+
+    def wrapped(self, name, function):
+        def call(*given):
+            if self.rng is not None and given and isinstance(given[0], miopyx.Handle):
+                rng, self.rng = self.rng, None  # none inside
+                try:
+                    while rng.random() < self.share:
+                        self.wrong_call(name, function, given, rng)
+                finally:
+                    self.rng = rng
+            return function(*given)
+        return call
+
+    def wrong_call(self, name, function, given, rng):
+        handle, at = given[0], int(rng.integers(len(given)))
+        changed = list(given)
+        changed[at] = another(given[at], given, rng)
+        arrays = [a for a in flat(given) if isinstance(a, np.ndarray)]
+        before = [a.copy() for a in arrays]
+        self.calls += 1
+
+        def say():
+            return f"{name}, argument {at} is {self.text(changed[at])} for {self.text(given[at])}"
+        if SHOWS:
+            print(say(), file=sys.stderr, flush=True)
+        try:
+            function(*changed)
+        except MIOpenError as error:
+            self.refused += 1
+            str(error)
+            handle.finish()
+            for array, bytes_ in zip(arrays, before, strict=True):
+                if array.tobytes() != bytes_.tobytes():
+                    raise AssertionError(f"{say()}: refused, and memory changed") from error
+        except Exception as error:
+            raise AssertionError(f"{say()}: {type(error).__name__}: {error}") from error
+        else:
+            handle.finish()
+            pair = given[at - 1:at + 1]
+            if "RNN" not in name and isinstance(changed[at], np.ndarray) and isinstance(
+                    pair[-1], np.ndarray) and isinstance(
+                    pair[0], TensorDescriptor) and changed[at].nbytes < pair[1].nbytes == pair[0].nbytes:
+                raise AssertionError(f"{say()}: taken")  # but cells' states, which only LSTM looks at
+        for array, bytes_ in zip(arrays, before, strict=True):
+            array[...] = bytes_
+
+    @staticmethod
+    def text(value):
+        return f"{value.dtype}{value.shape}" if isinstance(value, np.ndarray) else repr(value)[:200]
+
+
+# All of them
+
+
+def check_inputs():
+    for memory, before in guarded.Pages.given:
+        if not memory.fetched and not np.array_equal(memory.inner, before):
+            raise AssertionError("an input changed")
+
+
+def run_some(name, device, seed, first, count, against, plain, place):
+    """Run problems one by one, their numbers written to `place`; return what went wrong."""
+    handle, wrong, skipped = handle_of(device), [], 0
+    spoiler = None if plain else Wrong(0.4)
+    guarded.Pages.against = against
+    for number in range(first, first + count):
+        place[:8] = number.to_bytes(8, "little")
+        rng = np.random.default_rng([seed, zlib.crc32(name.encode()), number])
+        guarded.Pages.given = []
+        try:
+            if spoiler is not None:
+                spoiler.rng = rng.spawn(1)[0]
+            with np.errstate(all="ignore"):
+                OPERATIONS[name](handle, rng)
+            check_inputs()
+        except pytest.skip.Exception:
+            skipped += 1
+        except (Exception, pytest.fail.Exception) as error:
+            text = traceback.format_exc() if not isinstance(error, AssertionError) or not str(error) else str(error)
+            wrong.append(f"problem {number}: {text.strip()[-1500:]}")
+            if len(wrong) > 20:
+                break
+        finally:
+            if spoiler is not None:
+                spoiler.rng = None
+    if skipped:
+        wrong.append(f"{skipped} problems were skipped")
+    if spoiler is not None:
+        print(f"{spoiler.calls} wrong calls, {spoiler.refused} refused", file=sys.stderr)
+    return wrong
+
+
+def child(arguments):
+    faulthandler.enable()
+    KNOWN.extend(arguments["known"])
+    if arguments["quick"]:
+        build = programs.build
+        programs.build = lambda device, file, options: build(device, file, options + " -cl-opt-disable")
+    if arguments["device"] != "host":
+        types = [t for t in TYPES if t != "float64" or handle_of(arguments["device"]).device.fp64]
+        KIND.append(types[arguments["first"] // arguments["together"] % len(types)])
+    with open(arguments["place"], "r+b") as file, mmap.mmap(file.fileno(), 8) as place, tempfile.TemporaryDirectory() \
+            as folder:
+        os.environ["MIOPEN_USER_DB_PATH"] = folder  # searches must not write to the user's databases
+        os.environ["MIOPEN_DISABLE_CACHE"] = "1"  # nor processes wait for programs to be written
+        wrong = run_some(*(arguments[key] for key in ("name", "device", "seed", "first", "count", "against", "plain")),
+                         place)
+        sys.stdout.write(json.dumps(wrong))
+        sys.stdout.flush()
+    for handle in HANDLES.values():
+        handle.destroy()
+
+
+def measure(name, device, given, known):
+    """Run an operation's problems, in more than one process where one dies; return what went wrong, and a note."""
+    first, end, wrong, note = given.first, given.first + given.count, [], ""
+    while first < end and len(wrong) < 20:
+        with tempfile.NamedTemporaryFile() as place:
+            place.write(bytes(8))
+            place.flush()
+            count = min(given.together, end - first)
+            arguments = {"name": name, "device": device, "first": first, "count": count, "place": place.name,
+                         "known": known, **{key: getattr(given, key) for key in ("together", "seed", "against", "plain",
+                                                                                 "quick")}}
+            done = subprocess.run([sys.executable, "-P", os.path.abspath(__file__), "--child", json.dumps(arguments)],
+                                  capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                wrong += json.loads(done.stdout.splitlines()[-1])
+                note = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ""
+                first += count
+            else:
+                with open(place.name, "rb") as file:
+                    number = int.from_bytes(file.read(8), "little")
+                wrong.append(f"problem {number}: the process ended with {done.returncode}\n{done.stderr[-2500:]}")
+                first = number + 1
+    return wrong, note
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--count", type=int, default=100, help="problems of each operation (default: 100)")
+    parser.add_argument("--first", type=int, default=0, help="the first problem's number")
+    parser.add_argument("--device", nargs="+", metavar="NAME", help="as `miopyx doctor` names them; NAME+gpu is an "
+                        "OpenCL CPU taken for a GPU (default: host and every OpenCL device that works)")
+    parser.add_argument("--operation", nargs="+", metavar="TEXT", help="those whose names hold one of these texts")
+    parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="repeats the problems of a run")
+    parser.add_argument("--against", choices=("end", "begin"), default="end", help="where the guard page lies")
+    parser.add_argument("--together", type=int, default=1000, help="problems of a process (default: 1000)")
+    parser.add_argument("--plain", action="store_true", help="without wrong calls")
+    parser.add_argument("--quick", action="store_true", help="kernels of OpenCL's devices that are not optimised")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.child:
+        child(json.loads(given.child))
+        return 0
+    names = [name for name in OPERATIONS if not given.operation or any(text in name for text in given.operation)]
+    if not names or given.count < 1:
+        parser.error(f"nothing to do; operations: {', '.join(OPERATIONS)}")
+    known = ["host", *dict.fromkeys(i.name for i in devices.ranked() if i.kind != "host")]
+    print(f"{given.count} problems of each from {given.first} on, --seed {given.seed} --against {given.against}")
+    failed = 0
+    for name in names:
+        for device in given.device or known:
+            begin = time.perf_counter()
+            wrong, note = measure(name, device, given, known)
+            failed += len(wrong)
+            print(f"{name:30} {device:44} {len(wrong)} wrong, {time.perf_counter() - begin:.0f} s; {note}", flush=True)
+            for text in wrong[:5]:
+                print("    " + text.replace("\n", "\n    "), flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -15,7 +15,7 @@ from miopyx import TensorDescriptor
 from miopyx.errors import BadParmError, MIOpenNotImplementedError, NotInitializedError, UnsupportedOpError
 
 DTYPE.setdefault("int64", np.dtype("i8"))
-COUNT = itertools.count(1)
+COUNT = itertools.count(100)
 
 
 def make(kind, attributes=(), finalize=True):

@@ -19,6 +19,8 @@ _Queue = Any  # a pyopencl.CommandQueue, a CUDA stream, a CUstream as a number
 _Memory = NDArray[Any] | pyopencl.Buffer | Buffer
 _Array = TypeVar("_Array", bound=NDArray[Any])
 
+class Kept: ...
+
 class Handle:
     def __init__(
         self, device: _Queue | str | int | pyopencl.Device | None = None, stream: _Queue | None = None

@@ -339,7 +339,7 @@ cdef int _execute_device(Handle handle, Invoker invoker, const call_t* call, tup
     cdef int first = 0 if packed is None else invoker.solution.constant
     cdef int i, count = invoker.count
     cdef int64_t need = invoker.slot[count].need
-    none.kind, none.temporary = UNBOUND, False
+    none.kind, none.ptr, none.temporary = UNBOUND, NULL, False
     for i in range(count + 1):
         slots[i] = &none
     if call.workspace_size == OWN and need != 0 and packed is None:

@@ -4,7 +4,7 @@
  *                    their axes, a group every groups-th row of LOCAL such
  *   dropout_states   the states begin
  *
- * Grid:         groups of LOCAL; dropout_apply: PLACES at most; dropout_states: one.
+ * Grid:         groups of LOCAL; dropout_apply: PLACES at most where masks are drawn; dropout_states: one.
  * Local memory: none.
  * Parameters:   those of layers/dropout.h; VEC: 4 or 8; LOCAL; DENSE: x and y are one row without gaps.
  * Bound by:     memory.
@@ -17,6 +17,9 @@
 #endif
 #ifndef DENSE
 #define DENSE 1
+#endif
+#ifndef UNROLL /* vectors whose loads a work-item has under way, where the mask is given */
+#define UNROLL 4
 #endif
 #include "layers/dropout.h"
 #include "include/gpu_vectors.h"
@@ -45,7 +48,32 @@ KERNEL dropout_apply(ARGUMENTS)
         states[2 * place + 1] = seed + masks + 1;
 #endif
 #endif
-    for (long vector = me * LOCAL + item; vector < vectors; vector += groups * LOCAL) {
+    long begin = 0; /* vectors that are done */
+#if DENSE && !DRAWS
+    if (aligned && mask_aligned) {
+        const long blocks = s.count / VEC / (UNROLL * LOCAL);
+        for (long block = me; block < blocks; block += groups) {
+            const long first = block * UNROLL * LOCAL + item;
+            bytes_t bytes[UNROLL];
+            vec_t v[UNROLL];
+#pragma unroll
+            for (int u = 0; u < UNROLL; u++)
+                bytes[u] = *(__global const bytes_t *)(mask + (first + u * LOCAL) * VEC);
+#pragma unroll
+            for (int u = 0; u < UNROLL; u++)
+                v[u] = get_x(x + (first + u * LOCAL) * VEC, true);
+#pragma unroll
+            for (int u = 0; u < UNROLL; u++) {
+#pragma unroll
+                for (int k = 0; k < VEC; k++)
+                    ((ACC *)&v[u])[k] = ((const uchar *)&bytes[u])[k] ? ((const ACC *)&v[u])[k] * (ACC)scale : (ACC)0;
+                put_y(y + (first + u * LOCAL) * VEC, v[u], true);
+            }
+        }
+        begin = blocks * UNROLL * LOCAL;
+    }
+#endif
+    for (long vector = begin + me * LOCAL + item; vector < vectors; vector += groups * LOCAL) {
         const long i = vector * VEC, left = min((long)VEC, s.count - i);
         bool stays[VEC];
 #if DRAWS

@@ -63,9 +63,9 @@ static inline vec_t get(__global const STORAGE(A_TYPE) *p, const bool aligned)
 #define PLACE_LANE(v, i) (((const SAME *)&(v))[i])
 #endif
 
-/* Joins what work-items at a distance of DEEP / 2, DEEP / 4 ... 1 times `apart` have. */
-#define JOIN_TEAM(T, P, K, best, at, numbers, spots, me, rank, apart)                \
-    for (int half_ = DEEP / 2; half_ > 0; half_ /= 2) {                              \
+/* Joins what work-items at a distance of DEEP / 2, DEEP / 4 ... `last` times `apart` have. */
+#define JOIN_TEAM(T, P, K, best, at, numbers, spots, me, rank, apart, last)          \
+    for (int half_ = DEEP / 2; half_ >= (last); half_ /= 2) {                        \
         barrier(CLK_LOCAL_MEM_FENCE);                                                \
         numbers[me] = best;                                                          \
         if (INDEXED)                                                                 \
@@ -79,6 +79,30 @@ static inline vec_t get(__global const STORAGE(A_TYPE) *p, const bool aligned)
     }
 
 #if WHAT == 0
+
+/* NVIDIA's warps join without local memory and barriers. */
+#if defined(__NV_CL_C_VERSION) && LOCAL % 32 == 0
+#define LAST_BY_MEMORY 32
+static inline uint exchange(uint v, int by)
+{
+    uint other;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(other) : "r"(v), "r"(by));
+    return other;
+}
+#define EXCHANGE_float(v, by) as_float(exchange(as_uint(v), by))
+#define EXCHANGE_int(v, by) as_int(exchange(as_uint(v), by))
+#define EXCHANGE_double(v, by) as_double((uint2)(exchange(as_uint2(v).x, by), exchange(as_uint2(v).y, by)))
+#define EXCHANGE_long(v, by) as_long((uint2)(exchange(as_uint2(v).x, by), exchange(as_uint2(v).y, by)))
+#define JOIN_WARP(best, at)                                                                          \
+    _Pragma("unroll") for (int half_ = min(DEEP / 2, 16); half_ > 0; half_ /= 2) {                   \
+        const ACC other_ = MX_JOIN(EXCHANGE_, ACC)(best, half_);                                     \
+        const SAME there_ = INDEXED ? MX_JOIN(EXCHANGE_, SAME)(at, half_) : at;                      \
+        JOIN(int, best, at, other_, there_);                                                         \
+    }
+#else
+#define LAST_BY_MEMORY 1
+#define JOIN_WARP(best, at)
+#endif
 
 KERNEL reduce_along(ARGUMENTS)
 {
@@ -140,7 +164,8 @@ KERNEL reduce_along(ARGUMENTS)
     for (int i = 1; i < VEC; i++)
         JOIN(int, one, place, LANE(best, i), PLACE_LANE(at, i));
 #endif
-    JOIN_TEAM(ACC, SAME, int, one, place, numbers, spots, me, lane, 1)
+    JOIN_TEAM(ACC, SAME, int, one, place, numbers, spots, me, lane, 1, LAST_BY_MEMORY)
+    JOIN_WARP(one, place)
     if (mine && lane == 0)
         GIVE(x, one, place, part);
 }
@@ -185,7 +210,7 @@ KERNEL reduce_across(ARGUMENTS)
                  mx_grid_offset(s.reduced, 1, of) + (long)from * s.reduced.stride[1][4]);
         }
     }
-    JOIN_TEAM(vec_t, place_t, MASK, best, at, numbers, spots, me, team, SIDE)
+    JOIN_TEAM(vec_t, place_t, MASK, best, at, numbers, spots, me, team, SIDE, 1)
     if (mine && team == 0) {
 #if VEC == 1
         GIVE(x, best, at, part);
@@ -214,7 +239,7 @@ KERNEL reduce_finish(ARGUMENTS)
             const SAME there = INDEXED ? PLACES[PART_AT(x, part)] : NOWHERE;
             JOIN(int, value, place, space[PART_AT(x, part)], there);
         }
-    JOIN_TEAM(ACC, SAME, int, value, place, numbers, spots, me, team, SIDE)
+    JOIN_TEAM(ACC, SAME, int, value, place, numbers, spots, me, team, SIDE, 1)
     if (k < s.count && team == 0)
         PUT(x, value, place);
 }

@@ -21,6 +21,8 @@ cdef extern from "layers/dropout_args.h":
 
 cdef enum:
     LAST = MX_AXES - 1
+    UNROLL = 4                 # vectors that a work-item of a GPU reads at once where the mask is given
+    MOST_GROUPS = 1 << 20      # of a GPU
     SHARES = 4                 # work-groups of a CPU, for each core
     SHARE = 1 << 12            # elements that are worth another one
     BLOCK = 64                 # that a CPU draws at once
@@ -58,7 +60,7 @@ cdef class OpenCLDropout(OpenCLLayer):
     cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
         cdef const mx_dropout_problem* p = &(<DropoutProblem> problem).c
         cdef mx_dropout s
-        cdef bint wide = p.x.type == MX_DOUBLE, dense
+        cdef bint wide = p.x.type == MX_DOUBLE, drawn = p.mask != DROPOUT_GIVEN, dense
         cdef int64_t size = type_size(<int> p.x.type), groups, local = 1, vec = 8 if size == 2 else 4
         cdef str file = f"layers/dropout_{'cpu' if dev.is_cpu else 'gpu'}.cl", real = "double" if wide else "float"
         cdef Arg x = Arg.slot_of(DROPOUT_X, size)
@@ -80,9 +82,9 @@ cdef class OpenCLDropout(OpenCLLayer):
             groups = max(1, min(SHARES * dev.compute_units, s.count // SHARE, ceil_div(s.count, BLOCK)))
         else:
             dense = s.g.len[LAST] == s.count and s.g.stride[1][LAST] == 1 and s.g.stride[2][LAST] == 1
-            groups = ceil_div(ceil_div(s.count, vec), local)
-            defines.update(VEC=vec, DENSE=int(dense))
-        groups = min(groups, DROPOUT_PLACES)
+            groups = ceil_div(ceil_div(s.count, vec), local * (1 if drawn else UNROLL))
+            defines.update(VEC=vec, DENSE=int(dense), UNROLL=UNROLL)
+        groups = min(groups, DROPOUT_PLACES if drawn else MOST_GROUPS)
         # What is not there is not touched: x stands in for it.
         args = (
             x, Arg.slot_of(DROPOUT_Y, size),

@@ -432,8 +432,18 @@ def test_refused_graphs(host):
     refused(BadParmError, "MIOPEN_ATTR_TENSOR_DIMENSIONS", graph_of, host, matmul(x, y, z))
     # A value between that somebody else reads, or has memory, is not fused away.
     cx, cw, here, out = tensor((1, 2, 4, 4)), tensor((2, 2, 3, 3)), tensor((1, 2, 4, 4)), tensor((1, 2, 4, 4))
-    refused(MIOpenNotImplementedError, "MIOPEN_ATTR_OPERATIONGRAPH_OPS", graph_of, host, forward(cx, cw, here),
-            pointwise("RELU_FWD", here, out))
+    why = refused(MIOpenNotImplementedError, "MIOPEN_ATTR_OPERATIONGRAPH_OPS", graph_of, host, forward(cx, cw, here),
+                  pointwise("RELU_FWD", here, out))
+    assert f"not virtual: {here.uid}" in str(why)
+
+
+def test_elements_as_an_array():
+    made = make("TENSOR", [("TENSOR_UNIQUE_ID", "INT64", 1), ("TENSOR_DATA_TYPE", "DATA_TYPE", "float32")],
+                finalize=False)
+    for name, values in (("DIMENSIONS", (2, 3)), ("STRIDES", (3, 1))):
+        miopyx.miopenBackendSetAttribute(made, f"MIOPEN_ATTR_TENSOR_{name}", "MIOPEN_TYPE_INT64", 2, np.array(values))
+    miopyx.miopenBackendFinalize(made)
+    assert get(made, "TENSOR_STRIDES", "INT64", 2) == (2, [3, 1])
 
 
 def test_refused_runs(handle):

@@ -609,7 +609,7 @@ def test_run_model_and_single_arrays():
     x = np.array([-1, 0, 2], np.float32)
     assert Backend.run_model(model, x, "CPU")["y"].tolist() == [0, 0, 2]
     assert Backend.run_node(helper.make_node("Relu", ["a"], ["b"]), {"a": x})["b"].tolist() == [0, 0, 2]
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(miopyx.errors.BadParmError, match="1: x"):
         Backend.run_model(model, [x, x], "CPU")
     graph.node[0].op_type = "NoSuchNode"
     with pytest.raises(onnx.checker.ValidationError):

@@ -10,6 +10,8 @@ from miopyx.engine._handle cimport Handle, as_handle
 from miopyx.problem._descriptors cimport TensorDescriptor
 from miopyx.values._args cimport to_double, to_flag, to_int64, to_member
 
+import numpy as np
+
 from miopyx import enums
 from miopyx.errors import BadParmError, MIOpenNotImplementedError, NotInitializedError, UnsupportedOpError
 
@@ -313,6 +315,8 @@ def miopenBackendSetAttribute(descriptor, attributeName, attributeType, elementC
     kind, wanted, rest = _schema_of(d, name, attribute_type)
     if rest == DERIVED:
         raise BadParmError("an attribute that can only be asked for", "attributeName", f"MIOPEN_ATTR_{name}", "another")
+    if kind != "VOID_PTR" and isinstance(arrayOfElements, np.ndarray):
+        arrayOfElements = arrayOfElements.ravel().tolist()
     given = list(arrayOfElements) if isinstance(arrayOfElements, (list, tuple)) else [arrayOfElements]
     if count != len(given) and (count < 0 or count > len(given)):
         raise BadParmError("not a number of the elements", "elementCount", count, f"0 to {len(given)}")

@@ -148,6 +148,7 @@ def engines(graph: BackendDescriptor) -> list[Engine]:
     ops = graph.all_values("OPERATIONGRAPH_OPS")
     handle = graph.value("OPERATIONGRAPH_HANDLE")
     by_id: dict[int, BackendDescriptor] = {}
+    read: set[int] = set()
     written: set[int] = set()
     for op in ops:
         reads, writes = _tensors(op)
@@ -155,6 +156,7 @@ def engines(graph: BackendDescriptor) -> list[Engine]:
             if by_id.setdefault(t.uid, t) is not t and by_id[t.uid].desc != t.desc:
                 raise BadParmError("two tensors have the same id", "MIOPEN_ATTR_TENSOR_UNIQUE_ID", t.uid,
                                    "ids of their own")
+        read |= {t.uid for t in reads}
         for t in writes:
             if t.uid in written:
                 raise BadParmError("written by two operations", "MIOPEN_ATTR_TENSOR_UNIQUE_ID", t.uid, "one operation")
@@ -169,7 +171,9 @@ def engines(graph: BackendDescriptor) -> list[Engine]:
             if found is None and len(ops) == len(pattern):
                 found = _attention(ops, pattern, direction)
     if not found:
-        raise MIOpenNotImplementedError("nothing runs this graph", "MIOPEN_ATTR_OPERATIONGRAPH_OPS",
+        kept = [t.uid for t in by_id.values() if t.uid in read & written and not t.value("TENSOR_IS_VIRTUAL")]
+        why = f"; tensors between its operations are not virtual: {', '.join(map(str, kept))}" if kept else ""
+        raise MIOpenNotImplementedError(f"nothing runs this graph{why}", "MIOPEN_ATTR_OPERATIONGRAPH_OPS",
                                         [_sign(op).lower() for op in ops], _LIMIT)
     return found
 

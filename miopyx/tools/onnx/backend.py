@@ -12,7 +12,7 @@ import onnx.backend.base
 
 from miopyx import Handle
 from miopyx.device import devices
-from miopyx.errors import MIOpenError
+from miopyx.errors import BadParmError, MIOpenError
 
 from .evaluator import evaluator_of
 from .fusion import Fusion
@@ -88,6 +88,8 @@ class BackendRep(onnx.backend.base.BackendRep):
             names = [name for name in dict.fromkeys(self.evaluator.input_names) if name]
             if len(inputs) < len(names):
                 names = [name for name in names if name not in self.evaluator.rt_inits_]
+            if len(inputs) != len(names):
+                raise BadParmError("not the model's inputs", "inputs", len(inputs), f"{len(names)}: {', '.join(names)}")
             inputs = dict(zip(names, inputs, strict=True))
         self._device.begin()
         return self._outputs(*self.evaluator.run(None, inputs))

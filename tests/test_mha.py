@@ -337,6 +337,26 @@ def test_gradient_of_dropout(host, rng):
         np.testing.assert_allclose(dq[place], (sums[0] - sums[1]) / 2e-5, rtol=1e-5, atol=1e-8)
 
 
+def test_probabilities_that_are_none(handle, rng):
+    """Below 0 and NaN are 0, above 1 is 1, on every device."""
+    one = Attention(handle, "float32", (1, 2, 9, 11, 8, 8), rng, dropout=(0.0, 1, 2), amax=False)
+    one.forward()
+    whole = one.t["O"].values()
+    for probability in (np.nan, -1.0, -np.inf, 1.0, 2.0, np.inf):
+        one.t["DropoutProbability"] = Tensor(handle, TensorDescriptor("float32", (1,)), probability)
+        one.forward()
+        np.testing.assert_array_equal(one.t["O"].values(), 0 if probability >= 1 else whole)
+
+
+def test_lengths_whose_product_is_beyond_64_bits(host):
+    """None of them is 0: only memory ends this."""
+    problem = miopyx.miopenCreateMhaProblem(MhaDescriptor(), "forward")
+    for name in "KQVO":
+        miopyx.miopenSetProblemTensorDescriptor(problem, f"miopenTensorMha{name}",
+                                                TensorDescriptor("float32", (1, 2**20, 2**20, 64)))
+    assert miopyx.miopenFindSolutions(host, problem, None, 1)
+
+
 def test_solutions_are_saved(handle, rng):
     problem = miopyx.miopenCreateMhaProblem(MhaDescriptor(0.5), "forward")
     desc = TensorDescriptor("float32", (1, 2, 8, 16))

@@ -5,7 +5,7 @@ A block of rows of scores is computed whole, ROWS beside each other, and kept un
 there are keys, for each of them.
 """
 
-from libc.math cimport INFINITY, exp, fabs
+from libc.math cimport INFINITY, exp, fabs, fmax, fmin
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
@@ -274,7 +274,7 @@ cdef int host_mha(const void* problem, void** slots, const double* scalars, int 
     c.of_s = number(p, slots, MHA_SCALE_S, 1)
     c.drops, c.seed, c.offset, c.least, c.kept = False, 0, 0, 0, 1
     if mha_has(p, MHA_PROBABILITY):
-        probability = number(p, slots, MHA_PROBABILITY, 0)
+        probability = fmin(fmax(number(p, slots, MHA_PROBABILITY, 0), 0), 1)  # NaN is 0
         c.drops = probability > 0
         c.seed, c.offset = (<const uint64_t*> slots[<int> MHA_SEED])[0], (<const uint64_t*> slots[<int> MHA_OFFSET])[0]
         c.least, c.kept = probability * 16777216.0, 1 / (1 - probability)

@@ -159,7 +159,7 @@ cdef class MhaProblem(Problem):
             raise MIOpenNotImplementedError(
                 "no solver multiplies this type", "MhaQ", self.dtype_of(MHA_Q),
                 "float32, float16, bfloat16 or float64 (float8 would need its factors rounded between the products)")
-        if n * h * rows * depth * keys * width == 0:
+        if 0 in (n, h, rows, depth, keys, width):
             raise MIOpenNotImplementedError("attention of nothing", "MhaQ, MhaV", (self.lens(MHA_Q), self.lens(MHA_V)),
                                             "lengths of at least 1")
         if depth > DEEPEST or width > DEEPEST:

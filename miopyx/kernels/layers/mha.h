@@ -50,6 +50,7 @@
 #define DESCALE_S 3
 #define SCALE_S 4
 #define PROBABILITY 5
+#define DROPPED fmin(fmax(NUMBER(PROBABILITY), (ACC)0), (ACC)1) /* NaN is 0 */
 #define SCALE_O 8
 #define DESCALE_O 8
 #define DESCALE_DO 9

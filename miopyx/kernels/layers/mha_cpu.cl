@@ -149,7 +149,7 @@ NOINLINE uint put_lanes(const V *restrict b, __global STORAGE(T) *p, long from, 
     top_offset += head_offset(a.m, head, a.heads), inverse_offset += head_offset(a.z_inv, head, a.heads)
 #if DROPS
 #define DROPOUT                                                                                               \
-    const ACC least = NUMBER(PROBABILITY) * (ACC)16777216, kept = (ACC)1 / ((ACC)1 - NUMBER(PROBABILITY))
+    const ACC least = DROPPED * (ACC)16777216, kept = (ACC)1 / ((ACC)1 - DROPPED)
 typedef VJOIN(uint) U;
 typedef VJOIN(ulong) UL;
 #define KEPT(words) (AS_ACC((words) >> 8u) >= (V)least)

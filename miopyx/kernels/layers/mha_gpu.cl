@@ -67,7 +67,7 @@ static inline ACC kept_of(__global const uchar *table, const mx_mha_shape a, con
     uint one = (uint)counter, two = (uint)(counter >> 32), three = (uint)MASKS_AT, four = (uint)(MASKS_AT >> 32);
     PHILOX(uint, one, two, three, four, SEED);
     const uint word = key % 4 == 0 ? one : key % 4 == 1 ? two : key % 4 == 2 ? three : four;
-    return (ACC)(word >> 8) >= NUMBER(PROBABILITY) * (ACC)16777216 ? (ACC)1 / ((ACC)1 - NUMBER(PROBABILITY)) : (ACC)0;
+    return (ACC)(word >> 8) >= DROPPED * (ACC)16777216 ? (ACC)1 / ((ACC)1 - DROPPED) : (ACC)0;
 #else
     return 1;
 #endif

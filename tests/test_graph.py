@@ -246,6 +246,45 @@ def test_products_and_reductions(handle, rng):
             np.testing.assert_allclose(got, function(left.astype("f8"), 3, keepdims=True), rtol=1e-5, atol=1e-5)
 
 
+def test_products_of_arrays_of_another_layout(host, rng):
+    """A copy would take the result: arrays that cannot be reshaped in place are refused."""
+    x, y = rng.standard_normal((4, 6, 5), np.float32), rng.standard_normal((4, 5, 3), np.float32)
+    ta, tb, tc = tensor(x.shape), tensor(y.shape), tensor((4, 6, 3))
+    plan, = plans(host, graph_of(host, matmul(ta, tb, tc)))
+
+    def run(a, b, c):
+        miopyx.miopenBackendExecute(host, plan, pack({ta.uid: a, tb.uid: b, tc.uid: c}))
+
+    def empty():
+        return np.zeros((4, 6, 3), np.float32)
+
+    for wrong in (np.asfortranarray(empty()), np.zeros((4, 7, 3), np.float32)[:, :6], np.zeros((4, 6, 6), "f4")[..., ::2],
+                  np.zeros((4, 3, 6), np.float32).swapaxes(1, 2)):
+        assert "another layout" in str(refused(BadParmError, "C", run, x, y, wrong))
+    refused(BadParmError, "C", run, x, y, np.zeros((4, 3, 6), np.float32))
+    refused(BadParmError, "C", run, x, y, np.zeros((6, 4, 6), np.float32)[..., ::2])
+    refused(BadParmError, "C", run, x, y, empty().astype("f8"))
+    refused(BadParmError, "B", run, x, None, empty())
+    refused(BadParmError, "A", run, np.asfortranarray(x), y, empty())
+    refused(BadParmError, "B", run, x, np.repeat(y, 2, 2)[..., ::2], empty())
+    # Another shape of the same memory is fine, and so are raw bytes, and any stride of one element.
+    for c in (empty(), np.zeros(72, np.float32), np.zeros(72 * 4, np.uint8), np.zeros((24, 3), np.float32)):
+        run(x, y, c)
+        near(c.view("f4").reshape(4, 6, 3).astype("f8"), x.astype("f8") @ y, np.abs(x).astype("f8") @ np.abs(y))
+
+
+def test_products_of_torch_arrays_of_another_layout(host):
+    torch = pytest.importorskip("torch")
+    ta, tb, tc = tensor((2, 3, 4)), tensor((2, 4, 5)), tensor((2, 3, 5))
+    plan, = plans(host, graph_of(host, matmul(ta, tb, tc)))
+    x, y, c = torch.ones(2, 3, 4), torch.ones(2, 4, 5), torch.zeros(2, 3, 5)
+    for wrong in ({tc.uid: torch.zeros(2, 5, 3).mT}, {ta.uid: torch.ones(2, 4, 3).mT}):
+        memory = {ta.uid: x, tb.uid: y, tc.uid: c, **wrong}
+        refused(BadParmError, "C" if tc.uid in wrong else "A", miopyx.miopenBackendExecute, host, plan, pack(memory))
+    miopyx.miopenBackendExecute(host, plan, pack({ta.uid: x, tb.uid: y, tc.uid: c}))
+    assert bool((c == 4).all())
+
+
 class Parts:
     """Named tensors of a pattern: real where a name is in `lens`, virtual else."""
 

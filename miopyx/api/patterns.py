@@ -17,6 +17,7 @@ from miopyx.problem._activation import ActivationDescriptor
 from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor
 from miopyx.problem._mha import MhaDescriptor
 from miopyx.problem._reduce import ReduceTensorDescriptor
+from miopyx.runtime._buffers import require_packed
 
 from . import _activation, _convolution, _find2, _fusion, _reduce, _tensor_ops
 
@@ -380,18 +381,27 @@ def _matmul(op: BackendDescriptor, tensors: list[BackendDescriptor]) -> list[Eng
         plan = _convolution.plan_forward(handle, x, w, conv, y)
 
         def launch(memory: dict[int, Any]) -> None:
-            left, right, to = (_reshaped(memory[t.uid], t.desc.lens, d.lens)
-                               for t, d in zip(tensors, (w, x, y), strict=True))
-            plan(right, left, to)
+            left, right, to = (_reshaped(memory[t.uid], name, t.desc, d.lens)
+                               for name, t, d in zip("ABC", tensors, (w, x, y), strict=True))
+            try:
+                plan(right, left, to)
+            except BadParmError as e:
+                own = {"w": "A", "x": "B", "y": "C"}.get(str(e.parameter))
+                if own is None:
+                    raise
+                raise BadParmError(e.message, own, e.value, e.limit) from None  # the caller knows of no convolution
         return launch
 
     return [Engine(tensors, ready)]
 
 
-def _reshaped(memory: Any, here: tuple[int, ...], there: tuple[int, ...]) -> Any:
-    """Return an array of a tensor's lengths with a convolution's; other memory has none."""
-    shape = getattr(memory, "shape", None)
-    return memory.reshape(there) if shape is not None and tuple(shape) == here else memory
+def _reshaped(memory: Any, name: str, desc: TensorDescriptor, there: tuple[int, ...]) -> Any:
+    """Return an array of a tensor's with a convolution's lengths, over the same memory; other memory has no lengths."""
+    require_packed(memory, name, desc)
+    shape, reshape = getattr(memory, "shape", None), getattr(memory, "reshape", None)
+    if shape is None or reshape is None or isinstance(memory, type) or math.prod(shape) != math.prod(there):
+        return memory
+    return reshape(there)
 
 
 # Attention.  Operations, what they read and write, as MIOpen's patterns have them: IDENTITY's alpha is the scale.

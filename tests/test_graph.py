@@ -85,9 +85,8 @@ def reshape(x, y):
                                       ("OPERATION_RESHAPE_YDESC", "BACKEND_DESCRIPTOR", y)])
 
 
-def rng_of(seed, offset, y):
-    of = make("RNG", [("RNG_DISTRIBUTION", "RNG_DISTRIBUTION", "MIOPEN_RNG_DISTRIBUTION_BERNOULLI"),
-                      ("RNG_BERNOULLI_DIST_PROBABILITY", "DOUBLE", 0.5)])
+def rng_of(seed, offset, y, settings=()):
+    of = make("RNG", [("RNG_BERNOULLI_DIST_PROBABILITY", "DOUBLE", 0.5), *settings])
     p = "OPERATION_RNG"
     return make(p, [(f"{p}_DESC", "BACKEND_DESCRIPTOR", of), (f"{p}_SEED", "BACKEND_DESCRIPTOR", seed),
                     (f"{p}_OFFSET_DESC", "BACKEND_DESCRIPTOR", offset), (f"{p}_YDESC", "BACKEND_DESCRIPTOR", y)])
@@ -246,44 +245,185 @@ def test_products_and_reductions(handle, rng):
             np.testing.assert_allclose(got, function(left.astype("f8"), 3, keepdims=True), rtol=1e-5, atol=1e-5)
 
 
-class Parts:
-    """Named tensors of a pattern: real where a name is in `lens`, virtual else."""
+def test_products_of_arrays_of_another_layout(host, rng):
+    """A copy would take the result: arrays that cannot be reshaped in place are refused."""
+    x, y = rng.standard_normal((4, 6, 5), np.float32), rng.standard_normal((4, 5, 3), np.float32)
+    ta, tb, tc = tensor(x.shape), tensor(y.shape), tensor((4, 6, 3))
+    plan, = plans(host, graph_of(host, matmul(ta, tb, tc)))
 
-    def __init__(self, lens, whole):
-        self.lens, self.whole, self.t = lens, whole, {}
+    def run(a, b, c):
+        miopyx.miopenBackendExecute(host, plan, pack({ta.uid: a, tb.uid: b, tc.uid: c}))
+
+    def empty():
+        return np.zeros((4, 6, 3), np.float32)
+
+    for wrong in (np.asfortranarray(empty()), np.zeros((4, 7, 3), np.float32)[:, :6],
+                  np.zeros((4, 6, 6), np.float32)[..., ::2], np.zeros((4, 3, 6), np.float32).swapaxes(1, 2)):
+        assert "another layout" in str(refused(BadParmError, "C", run, x, y, wrong))
+    refused(BadParmError, "C", run, x, y, np.zeros((4, 3, 6), np.float32))
+    refused(BadParmError, "C", run, x, y, np.zeros((6, 4, 6), np.float32)[..., ::2])
+    refused(BadParmError, "C", run, x, y, empty().astype("f8"))
+    refused(BadParmError, "B", run, x, None, empty())
+    refused(BadParmError, "A", run, np.asfortranarray(x), y, empty())
+    refused(BadParmError, "B", run, x, np.repeat(y, 2, 2)[..., ::2], empty())
+    # Another shape of the same memory is fine, and so are raw bytes, and any stride of one element.
+    for c in (empty(), np.zeros(72, np.float32), np.zeros(72 * 4, np.uint8), np.zeros((24, 3), np.float32)):
+        run(x, y, c)
+        near(c.view("f4").reshape(4, 6, 3).astype("f8"), x.astype("f8") @ y, np.abs(x).astype("f8") @ np.abs(y))
+
+
+def test_products_of_torch_arrays_of_another_layout(host):
+    torch = pytest.importorskip("torch")
+    ta, tb, tc = tensor((2, 3, 4)), tensor((2, 4, 5)), tensor((2, 3, 5))
+    plan, = plans(host, graph_of(host, matmul(ta, tb, tc)))
+    x, y, c = torch.ones(2, 3, 4), torch.ones(2, 4, 5), torch.zeros(2, 3, 5)
+    for wrong in ({tc.uid: torch.zeros(2, 5, 3).mT}, {ta.uid: torch.ones(2, 4, 3).mT}):
+        memory = {ta.uid: x, tb.uid: y, tc.uid: c, **wrong}
+        refused(BadParmError, "C" if tc.uid in wrong else "A", miopyx.miopenBackendExecute, host, plan, pack(memory))
+    miopyx.miopenBackendExecute(host, plan, pack({ta.uid: x, tb.uid: y, tc.uid: c}))
+    assert bool((c == 4).all())
+
+
+class Parts:
+    """The graphs of MIOpen's tests of attention; tensors are real where a name is in `lens`."""
+
+    def __init__(self, lens, scale, rng_settings=(), sum_lens=None, **alphas):
+        self.lens, self.scale, self.rng_settings, self.alphas = lens, scale, rng_settings, alphas
+        self.t, self.ops = {}, []
+        (n, h, s, d) = lens["Q"]
+        self.square, self.tall, self.turned = (n, h, s, s), (n, h, s, d), (n, h, d, s)
+        self.rows = sum_lens or (n, h, s, 1)
 
     def __getitem__(self, name):
         if name not in self.t:
             whole = name in ("DropoutSeed", "DropoutOffset")
-            self.t[name] = tensor(self.lens.get(name, self.whole), name not in self.lens, "int64"
-                                  if whole else "float32")
+            self.t[name] = tensor(self.lens[name], dtype="int64" if whole else "float32")
         return self.t[name]
 
-    def op(self, sign, reads, result, **more):
-        given = [self[name] for name in reads]
-        if sign == "MATMUL":
-            return matmul(*given, self[result])
-        if sign == "RESHAPE":
-            return reshape(*given, self[result])
-        if sign == "RNG":
-            return rng_of(*given, self[result])
-        if sign.startswith("REDUCE_"):
-            return reduction(sign.removeprefix("REDUCE_"), *given, self[result])
-        return pointwise(sign, *given, self[result], **(more if sign == "IDENTITY" else {}))
+    def pw(self, mode, x, b=None, to=None, alpha1=None):
+        """A pointwise operation, whose result is like x and virtual where no name is given."""
+        x, b = (self[one] if isinstance(one, str) else one for one in (x, b))
+        y = self[to] if to else tensor(x.desc.lens, virtual=True)
+        alpha1 = self.alphas.get(mode, 1.0) if alpha1 is None else alpha1
+        self.ops.append(pointwise(mode, x, *([] if b is None else [b]), y, alpha1=alpha1,
+                                  alpha2=self.alphas.get(f"{mode}2", 1.0)))
+        return y
+
+    def muls(self, x, *names):
+        for name in names:
+            x = self.pw("MUL", x, name)
+        return x
+
+    def product(self, a, b, lens):
+        y = tensor(lens, virtual=True)
+        self.ops.append(matmul(*(self[one] if isinstance(one, str) else one for one in (a, b)), y))
+        return y
+
+    def turn(self, x, lens):
+        y = tensor(lens, virtual=True)
+        self.ops.append(reshape(self[x] if isinstance(x, str) else x, y))
+        return y
+
+    def reduce(self, op, x, to=None):
+        y = self[to] if to else tensor(self.rows, virtual=True)
+        self.ops.append(reduction(op, x, y))
+        return y
+
+    def drawn(self):
+        y = tensor(self.square, virtual=True)
+        self.ops.append(rng_of(self["DropoutSeed"], self["DropoutOffset"], y, self.rng_settings))
+        return y
+
+    def forward(self):
+        s = self.pw("IDENTITY", self.product("Q", "K", self.square), alpha1=self.scale)
+        s = self.muls(s, "DescaleQ", "DescaleK")
+        self.reduce("MAX", s, "M")
+        e = self.pw("EXP", self.pw("SUB", s, "M"))
+        self.pw("RECIPROCAL", self.reduce("ADD", e), to="ZInv")
+        p = self.muls(e, "ZInv")
+        self.reduce("MAX", p, "AmaxS")
+        p = self.muls(p, self.drawn(), "DropoutProbability", "ScaleS")
+        o = self.muls(self.product(p, "V", self.tall), "DescaleS", "DescaleV")
+        self.reduce("MAX", o, "AmaxO")
+        self.pw("MUL", o, "ScaleO", "O")
+        return self
+
+    def backward(self, inverse="DropoutProbability"):
+        s = self.pw("IDENTITY", self.product("Q", self.turn("K", self.turned), self.square), alpha1=self.scale)
+        s = self.muls(s, "DescaleQ", "DescaleK")
+        p, rnd = self.muls(self.pw("EXP", self.pw("SUB", s, "M")), "ZInv"), self.drawn()
+        p = self.muls(p, rnd, inverse)
+        v = self.product(self.turn(self.muls(p, "ScaleS"), self.square), "DO", self.tall)
+        v = self.muls(v, "DescaleS", "DescaleDO")
+        self.reduce("MAX", v, "AmaxDV")
+        self.pw("MUL", v, "ScaleDV", "DV")
+        d = self.product("DO", self.turn("V", self.turned), self.square)
+        d = self.muls(d, "DescaleDO", "DescaleV", rnd, "DropoutProbability")
+        r = self.muls(self.muls("DO", "DescaleDO"), self.muls("O", "DescaleO"), "DropoutProbability")
+        b = self.pw("IDENTITY", self.pw("SUB", d, self.reduce("ADD", r)), alpha1=self.scale)
+        b = self.muls(b, p)
+        self.reduce("MAX", b, "AmaxDS")
+        b = self.muls(b, "ScaleDS")
+        q = self.muls(self.product(b, "K", self.tall), "DescaleDS", "DescaleK")
+        self.reduce("MAX", q, "AmaxDQ")
+        self.pw("MUL", q, "ScaleDQ", "DQ")
+        k = self.muls(self.product(self.turn(b, self.square), "Q", self.tall), "DescaleDS", "DescaleQ")
+        self.reduce("MAX", k, "AmaxDK")
+        self.pw("MUL", k, "ScaleDK", "DK")
+        return self
+
+    def graph(self, handle):
+        return graph_of(handle, *self.ops)
 
 
-def attention(handle, rng, pattern, names, lens, scale):
-    parts = Parts(lens, lens["whole"])
-    ops = [parts.op(sign, reads[::-1] if sign == "MUL" and rng.integers(2) else reads, result, alpha1=scale)
-           for sign, reads, result in pattern]
-    rng.shuffle(ops)
-    return parts, graph_of(handle, *ops)
+def small_attention():
+    lens, rows, one = (1, 2, 5, 3), (1, 2, 5, 1), (1, 1, 1, 1)
+    return {**dict.fromkeys(("Q", "K", "V", "O"), lens), "M": rows, "ZInv": rows, **dict.fromkeys(
+        ("DescaleQ", "DescaleK", "DescaleV", "DescaleS", "ScaleS", "ScaleO", "AmaxS", "AmaxO", "DropoutProbability",
+         "DropoutSeed", "DropoutOffset"), one)}
+
+
+NORMAL = [("RNG_DISTRIBUTION", "RNG_DISTRIBUTION", "MIOPEN_RNG_DISTRIBUTION_NORMAL")]
+
+
+@pytest.mark.parametrize("more", [
+    {"MUL": 100.0}, {"SUB": 7.0}, {"MUL2": 2.0}, {"IDENTITY2": 2.0}, {"sum_lens": (1, 2, 1, 5)},
+    {"rng_settings": NORMAL}], ids=lambda more: next(iter(more)))
+def test_what_is_no_attention(host, more):
+    assert Parts(small_attention(), 0.5).forward().graph(host).finalized
+    parts = Parts(small_attention(), 0.5, **more).forward()
+    refused(MIOpenNotImplementedError, "MIOPEN_ATTR_OPERATIONGRAPH_OPS", parts.graph, host)
+
+
+@pytest.mark.parametrize("probability", [1.0, -0.1, 7.0, math.nan])
+def test_probabilities(probability):
+    refused(BadParmError, "MIOPEN_ATTR_RNG_BERNOULLI_DIST_PROBABILITY", make, "RNG", [
+        ("RNG_BERNOULLI_DIST_PROBABILITY", "DOUBLE", probability)])
+
+
+def test_plans_keep_what_they_were_made_of(host):
+    a, b, c = tensor((2, 3, 4)), tensor((2, 4, 5)), tensor((2, 3, 5))
+    ids, op = (a.uid, b.uid, c.uid), matmul(a, b, c)
+    graph = graph_of(host, op)
+    plan, = plans(host, graph)
+    again = make("OPERATION_RESHAPE", [("OPERATION_RESHAPE_XDESC", "BACKEND_DESCRIPTOR", a)], finalize=False)
+    for one in (a, op, graph):
+        miopyx.miopenBackendInitialize(one, "MIOPEN_BACKEND_MATMUL_DESCRIPTOR", 0)
+    miopyx.miopenSetTensorDescriptor(b.desc, "float32", 1, [9], [1])
+    out = np.zeros((2, 3, 5), np.float32)
+    memory = dict(zip(ids, (np.ones((2, 3, 4), "f4"), np.ones((2, 4, 5), "f4"), out), strict=True))
+    miopyx.miopenBackendExecute(host, plan, pack(memory))
+    assert (out == 4).all()
+    for name in ("uid", "desc", "virtual"):
+        refused(BadParmError, "descriptor", getattr, op, name)
+        refused(NotInitializedError, "descriptor", getattr, make("TENSOR", finalize=False), name)
+    miopyx.miopenBackendSetAttribute(again, "MIOPEN_ATTR_OPERATION_RESHAPE_YDESC", "MIOPEN_TYPE_BACKEND_DESCRIPTOR", 1,
+                                     [c])
+    refused(BadParmError, "MIOPEN_ATTR_OPERATION_RESHAPE_XDESC", miopyx.miopenBackendFinalize, again)
 
 
 def test_attention(handle, rng):
     """MIOpen's forward and backward patterns, with dropout and scales, beside float64."""
-    from miopyx.api import patterns
-
     n, h, s, d, scale, probability, seed, offset = 2, 2, 20, 8, 0.3, 0.4, 77, 5
     one = (1, 1, 1, 1)
     tensors, rows = (n, h, s, d), (n, h, s, 1)
@@ -298,8 +438,10 @@ def test_attention(handle, rng):
     inputs = {"Q": q, "K": k, "V": v, **{name: numbers[name] for name in (
         "DescaleQ", "DescaleK", "DescaleV", "DescaleS", "ScaleS", "ScaleO")}, **dropout}
     lens = {**{name: a.shape for name, a in inputs.items()}, "O": tensors, "M": rows, "ZInv": rows, "AmaxS": one,
-            "AmaxO": one, "whole": (n, h, s, s)}
-    parts, graph = attention(handle, rng, patterns._FORWARD, inputs, lens, scale)
+            "AmaxO": one}
+    parts = Parts(lens, scale).forward()
+    rng.shuffle(parts.ops)
+    graph = parts.graph(handle)
     outputs = ("O", "M", "ZInv", "AmaxS", "AmaxO")
     got = next(results(handle, graph, [(parts[name], a) for name, a in inputs.items()], [parts[name]
                                                                                          for name in outputs]))
@@ -313,17 +455,17 @@ def test_attention(handle, rng):
         np.testing.assert_allclose(value.reshape(np.shape(want)), want, rtol=1e-4, atol=1e-4)
 
     given = {"Q": q, "K": k, "V": v, "O": o.astype("f4"), "DO": dy, "M": top.astype("f4"), "ZInv": inverse.astype("f4"),
-             **dropout, **{name: value for name, value in numbers.items() if name != "ScaleO"},
-             "inverse": np.full(one, 1 / (1 - probability), "f4")}
-    lens = {**{name: a.shape for name, a in given.items()}, "DQ": tensors, "DK": tensors, "DV": tensors, "whole": (n,
-                                                                                                                   h,
-                                                                                                                   s,
-                                                                                                                   s),
-            **dict.fromkeys(("AmaxDQ", "AmaxDK", "AmaxDV", "AmaxDS"), one)}
-    parts, graph = attention(handle, rng, patterns._BACKWARD, given, lens, scale)
+             **dropout, **{name: value for name, value in numbers.items() if name != "ScaleO"}}
+    lens = {**{name: a.shape for name, a in given.items()}, "DQ": tensors, "DK": tensors, "DV": tensors,
+            **dict.fromkeys(("AmaxDQ", "AmaxDK", "AmaxDV", "AmaxDS", "inverse"), one)}
     outputs = ("DQ", "DK", "DV", "AmaxDS")
-    more = [parts[name] for name in (*outputs, "AmaxDQ", "AmaxDK", "AmaxDV")]
-    got = next(results(handle, graph, [(parts[name], a) for name, a in given.items()], more))
+    runs = []
+    for inverse in ("DropoutProbability", "inverse"):  # MIOpen's test has P there, too
+        parts = Parts(lens, scale).backward(inverse)
+        rng.shuffle(parts.ops)
+        memory = {**given, "inverse": np.full(one, 1 / (1 - probability), "f4")} if inverse == "inverse" else given
+        more = [parts[name] for name in (*outputs, "AmaxDQ", "AmaxDK", "AmaxDV")]
+        runs.append(next(results(handle, parts.graph(handle), [(parts[name], a) for name, a in memory.items()], more)))
     dp = dy.astype("f8") @ v.astype("f8").swapaxes(2, 3) * (f["DescaleDO"] * f["DescaleV"]) * mask
     delta = (dy.astype("f8") * given["O"]).sum(3, keepdims=True) * (f["DescaleDO"] * f["DescaleO"])
     ds = p * (dp - delta) * scale
@@ -331,7 +473,7 @@ def test_attention(handle, rng):
     want = (ds @ k * (to * f["DescaleK"] * f["ScaleDQ"]), ds.swapaxes(2, 3) @ q * (to * f["DescaleQ"] * f["ScaleDK"]),
             (p * mask).swapaxes(2, 3) @ dy * (f["ScaleS"] * f["DescaleS"] * f["DescaleDO"] * f["ScaleDV"]),
             np.abs(ds).max())
-    for value, wanted in zip(got, want, strict=False):
+    for value, wanted in [pair for got in runs for pair in zip(got, want, strict=False)]:
         np.testing.assert_allclose(value.reshape(np.shape(wanted)), wanted, rtol=1e-3, atol=1e-3)
 
 
@@ -427,6 +569,8 @@ def test_refused_graphs(host):
     refused(BadParmError, "MIOPEN_ATTR_TENSOR_IS_VIRTUAL", graph_of, host, pointwise("ABS", x, w))
     refused(BadParmError, "MIOPEN_ATTR_TENSOR_UNIQUE_ID", graph_of, host, pointwise("ABS", tensor((2, 3), uid=5),
                                                                                  tensor((2, 4), uid=5)))
+    refused(BadParmError, "MIOPEN_ATTR_TENSOR_UNIQUE_ID", graph_of, host, pointwise("ABS", x, tensor((2, 3), uid=6)),
+            pointwise("ABS", tensor((2, 3), uid=6, virtual=True), y))
     op = pointwise("ABS", x, y)
     refused(BadParmError, "arrayOfElements", graph_of, host, op, op)
     refused(BadParmError, "MIOPEN_ATTR_TENSOR_DIMENSIONS", graph_of, host, matmul(x, y, z))

@@ -86,7 +86,8 @@ cdef dict _SCHEMA = {
                             **_tensor("OPERATION_REDUCTION", "XDESC", "YDESC")},
     "OPERATION_RESHAPE": _tensor("OPERATION_RESHAPE", "XDESC", "YDESC"),
     "RNG": {
-        "RNG_DISTRIBUTION": ("RNG_DISTRIBUTION", ONE, None), "RNG_NORMAL_DIST_MEAN": ("DOUBLE", ONE, 0.0),
+        "RNG_DISTRIBUTION": ("RNG_DISTRIBUTION", ONE, enums.MIOPEN_RNG_DISTRIBUTION_BERNOULLI),
+        "RNG_NORMAL_DIST_MEAN": ("DOUBLE", ONE, 0.0),
         "RNG_NORMAL_DIST_STANDARD_DEVIATION": ("DOUBLE", ONE, 1.0), "RNG_UNIFORM_DIST_MAXIMUM": ("DOUBLE", ONE, 1.0),
         "RNG_UNIFORM_DIST_MINIMUM": ("DOUBLE", ONE, 0.0), "RNG_BERNOULLI_DIST_PROBABILITY": ("DOUBLE", ONE, 0.5),
     },
@@ -145,6 +146,7 @@ cdef class BackendDescriptor:
     cdef readonly bint finalized
     cdef readonly bint destroyed
     cdef dict values                   # lists of elements by attributes' names
+    cdef BackendDescriptor taken       # itself and all that it uses, as they were when it was finalised
     cdef object made                   # a tensor's or convolution's descriptor; engines of a graph; what a plan runs
 
     def __init__(self):
@@ -158,6 +160,9 @@ cdef class BackendDescriptor:
 
     def value(self, str name, int64_t i=0):
         """Element i of an attribute, by its name without the prefix; its default where it was not set."""
+        if name not in _SCHEMA[self.kind]:
+            raise BadParmError(f"no attribute of {self.kind.lower()}", "attributeName", f"MIOPEN_ATTR_{name}",
+                               ", ".join(f"MIOPEN_ATTR_{one}" for one in _SCHEMA[self.kind]))
         its = self.values.get(name)
         if its is not None:
             return its[i] if i < len(its) else None
@@ -171,17 +176,28 @@ cdef class BackendDescriptor:
     @property
     def uid(self):
         """A tensor's unique id."""
+        _require_tensor(self)
         return self.value("TENSOR_UNIQUE_ID")
 
     @property
     def virtual(self):
         """Whether a tensor has no memory of the caller's."""
+        _require_tensor(self)
         return self.value("TENSOR_IS_VIRTUAL")
 
     @property
     def desc(self):
-        """A tensor's TensorDescriptor, or what else a finalised descriptor stands for."""
+        """A tensor's TensorDescriptor."""
+        _require_tensor(self)
         return self.made
+
+
+cdef int _require_tensor(BackendDescriptor d) except -1:
+    if d.kind != "TENSOR":
+        raise BadParmError("another kind of descriptor", "descriptor", d, "MIOPEN_BACKEND_TENSOR_DESCRIPTOR")
+    if not d.finalized:
+        raise NotInitializedError("not finalised yet", "descriptor", d, "miopenBackendFinalize before")
+    return 0
 
 
 cdef BackendDescriptor _alive(object given, str parameter):
@@ -194,7 +210,10 @@ cdef BackendDescriptor _alive(object given, str parameter):
 
 cdef BackendDescriptor _finalized(object given, str kind, str parameter):
     """A live and finalised descriptor of a kind, or of those that begin so."""
-    cdef BackendDescriptor d = _alive(given, parameter)
+    return _of_kind(_alive(given, parameter), kind, parameter)
+
+
+cdef BackendDescriptor _of_kind(BackendDescriptor d, str kind, str parameter):
     if d.kind != kind and not (kind == "OPERATION" and d.kind.startswith("OPERATION_")):
         raise BadParmError("another kind of descriptor", parameter, d, f"MIOPEN_BACKEND_{kind}..._DESCRIPTOR")
     if not d.finalized:
@@ -258,7 +277,7 @@ cdef BackendDescriptor _made(BackendDescriptor d, object descriptor_type):
     if kind not in _SCHEMA:
         raise MIOpenNotImplementedError("descriptors of this type", "descriptorType", descriptor_type,
                                         ", ".join(kind.lower() for kind in _SCHEMA))
-    d.kind, d.values, d.finalized, d.made = kind, {}, False, None
+    d.kind, d.values, d.finalized, d.made, d.taken = kind, {}, False, None, None
     return d
 
 
@@ -353,10 +372,28 @@ def miopenBackendFinalize(descriptor):
         if needed and name not in d.values:
             raise BadParmError("an attribute is missing", "descriptor", f"MIOPEN_ATTR_{name}",
                                "one set by miopenBackendSetAttribute")
+    taken = _taken(d)
     finish = _FINISH.get(d.kind)
     if finish is not None:
-        d.made = finish(d)
-    d.finalized = True
+        taken.made = finish(taken)
+        # A caller may set the descriptor that a tensor lends.
+        d.made = finish(taken) if d.kind == "TENSOR" else taken.made
+    d.taken, d.finalized = taken, True
+
+
+cdef BackendDescriptor _taken(BackendDescriptor d):
+    """A descriptor as it is now: what it uses may be initialised anew later, or may have been meanwhile."""
+    cdef BackendDescriptor taken = _copied(d)
+    cdef BackendDescriptor used
+    for name, its in d.values.items():
+        kind, _, rest = _SCHEMA[d.kind][name]
+        if kind == "BACKEND_DESCRIPTOR":
+            parts = []
+            for used in its:
+                _of_kind(used, rest[1] if isinstance(rest, tuple) else rest, f"MIOPEN_ATTR_{name}")
+                parts.append(used.taken)
+            taken.values[name] = parts
+    return taken
 
 
 def _finish_tensor(d):
@@ -371,6 +408,13 @@ def _finish_convolution(d):
         if len(its) != spatial:
             raise BadParmError("not one number a spatial axis", f"MIOPEN_ATTR_CONVOLUTION_{name}", its, spatial)
     return None
+
+
+def _finish_rng(d):
+    probability = d.value("RNG_BERNOULLI_DIST_PROBABILITY")
+    if d.value("RNG_DISTRIBUTION") == enums.MIOPEN_RNG_DISTRIBUTION_BERNOULLI and not 0 <= probability < 1:
+        raise BadParmError("not a probability", "MIOPEN_ATTR_RNG_BERNOULLI_DIST_PROBABILITY", probability,
+                           "0 <= probability < 1")
 
 
 def _finish_pointwise(d):
@@ -397,7 +441,8 @@ def _finish_config(d):
     if d.all_values("ENGINECFG_KNOB_CHOICES"):
         raise UnsupportedOpError("engines have no knobs", "MIOPEN_ATTR_ENGINECFG_KNOB_CHOICES",
                                  d.all_values("ENGINECFG_KNOB_CHOICES"), "none")
-    return d.value("ENGINECFG_ENGINE").desc
+    cdef BackendDescriptor engine = d.value("ENGINECFG_ENGINE")
+    return engine.made
 
 
 def _finish_plan(d):
@@ -420,7 +465,7 @@ def _finish_pack(d):
 
 cdef dict _FINISH = {
     "TENSOR": _finish_tensor, "CONVOLUTION": _finish_convolution, "OPERATION_POINTWISE": _finish_pointwise,
-    "OPERATIONGRAPH": _finish_graph, "ENGINE": _finish_engine, "ENGINECFG": _finish_config,
+    "RNG": _finish_rng, "OPERATIONGRAPH": _finish_graph, "ENGINE": _finish_engine, "ENGINECFG": _finish_config,
     "EXECUTION_PLAN": _finish_plan, "VARIANT_PACK": _finish_pack,
 }
 
@@ -475,17 +520,27 @@ def miopenBackendGetAttribute(descriptor, attributeName, attributeType, requeste
 
 cdef list _results(BackendDescriptor heuristics):
     """A configuration of each engine, the best first."""
-    cdef BackendDescriptor graph = heuristics.value("ENGINEHEUR_OPERATION_GRAPH")
+    cdef BackendDescriptor graph = heuristics.taken.value("ENGINEHEUR_OPERATION_GRAPH")
     cdef BackendDescriptor engine, config
     cdef list found = []
     for i in range(len(graph.made)):
         engine = _made(BackendDescriptor.__new__(BackendDescriptor), "MIOPEN_BACKEND_ENGINE_DESCRIPTOR")
-        engine.values = {"ENGINE_OPERATION_GRAPH": [graph], "ENGINE_GLOBAL_INDEX": [i]}
-        engine.made, engine.finalized = graph.made[i], True
+        engine.values = {"ENGINE_OPERATION_GRAPH": heuristics.values["ENGINEHEUR_OPERATION_GRAPH"],
+                         "ENGINE_GLOBAL_INDEX": [i]}
+        engine.made, engine.finalized, engine.taken = graph.made[i], True, _copied(engine)
+        engine.taken.values["ENGINE_OPERATION_GRAPH"], engine.taken.made = [graph], engine.made
         config = _made(BackendDescriptor.__new__(BackendDescriptor), "MIOPEN_BACKEND_ENGINECFG_DESCRIPTOR")
         config.values, config.made, config.finalized = {"ENGINECFG_ENGINE": [engine]}, engine.made, True
+        config.taken = _copied(config)
+        config.taken.values["ENGINECFG_ENGINE"], config.taken.made = [engine.taken], engine.made
         found.append(config)
     return found
+
+
+cdef BackendDescriptor _copied(BackendDescriptor d):
+    cdef BackendDescriptor copy = BackendDescriptor.__new__(BackendDescriptor)
+    copy.kind, copy.values, copy.finalized = d.kind, dict(d.values), True
+    return copy
 
 
 def miopenBackendExecute(handle, executionPlan, variantPack):

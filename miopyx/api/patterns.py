@@ -11,12 +11,18 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from miopyx.enums import miopenActivationMode_t as _Act
-from miopyx.enums import miopenPointwiseMode_t, miopenReduceTensorOp_t, miopenTensorArgumentId_t
+from miopyx.enums import (
+    miopenPointwiseMode_t,
+    miopenReduceTensorOp_t,
+    miopenRngDistribution_t,
+    miopenTensorArgumentId_t,
+)
 from miopyx.errors import BadParmError, MIOpenNotImplementedError
 from miopyx.problem._activation import ActivationDescriptor
 from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor
 from miopyx.problem._mha import MhaDescriptor
 from miopyx.problem._reduce import ReduceTensorDescriptor
+from miopyx.runtime._buffers import require_packed
 
 from . import _activation, _convolution, _find2, _fusion, _reduce, _tensor_ops
 
@@ -153,7 +159,8 @@ def engines(graph: BackendDescriptor) -> list[Engine]:
     for op in ops:
         reads, writes = _tensors(op)
         for t in (*reads, *writes):
-            if by_id.setdefault(t.uid, t) is not t and by_id[t.uid].desc != t.desc:
+            first = by_id.setdefault(t.uid, t)
+            if first.desc != t.desc or first.virtual != t.virtual:
                 raise BadParmError("two tensors have the same id", "MIOPEN_ATTR_TENSOR_UNIQUE_ID", t.uid,
                                    "ids of their own")
         read |= {t.uid for t in reads}
@@ -380,18 +387,27 @@ def _matmul(op: BackendDescriptor, tensors: list[BackendDescriptor]) -> list[Eng
         plan = _convolution.plan_forward(handle, x, w, conv, y)
 
         def launch(memory: dict[int, Any]) -> None:
-            left, right, to = (_reshaped(memory[t.uid], t.desc.lens, d.lens)
-                               for t, d in zip(tensors, (w, x, y), strict=True))
-            plan(right, left, to)
+            left, right, to = (_reshaped(memory[t.uid], name, t.desc, d.lens)
+                               for name, t, d in zip("ABC", tensors, (w, x, y), strict=True))
+            try:
+                plan(right, left, to)
+            except BadParmError as e:
+                own = {"w": "A", "x": "B", "y": "C"}.get(str(e.parameter))
+                if own is None:
+                    raise
+                raise BadParmError(e.message, own, e.value, e.limit) from None  # the caller knows of no convolution
         return launch
 
     return [Engine(tensors, ready)]
 
 
-def _reshaped(memory: Any, here: tuple[int, ...], there: tuple[int, ...]) -> Any:
-    """Return an array of a tensor's lengths with a convolution's; other memory has none."""
-    shape = getattr(memory, "shape", None)
-    return memory.reshape(there) if shape is not None and tuple(shape) == here else memory
+def _reshaped(memory: Any, name: str, desc: TensorDescriptor, there: tuple[int, ...]) -> Any:
+    """Return an array of a tensor's with a convolution's lengths, over the same memory; other memory has no lengths."""
+    require_packed(memory, name, desc)
+    shape, reshape = getattr(memory, "shape", None), getattr(memory, "reshape", None)
+    if shape is None or reshape is None or isinstance(memory, type) or math.prod(shape) != math.prod(there):
+        return memory
+    return reshape(there)
 
 
 # Attention.  Operations, what they read and write, as MIOpen's patterns have them: IDENTITY's alpha is the scale.
@@ -440,7 +456,9 @@ def _named(ops: list[BackendDescriptor], pattern: _Pattern) -> dict[str, Backend
         for name, t in more:
             if name.startswith(_NUMBERS) and math.prod(t.desc.lens) != 1:
                 return False
-            if names.setdefault(name, t).uid != t.uid or ids.setdefault(t.uid, name) != name:
+            # MIOpen's own graph has P for 1 / (1 - P), too.
+            one = "DropoutProbability" if name == "inverse" else name
+            if names.setdefault(name, t).uid != t.uid or ids.setdefault(t.uid, one) != one:
                 return False
         return True
 
@@ -464,6 +482,37 @@ def _named(ops: list[BackendDescriptor], pattern: _Pattern) -> dict[str, Backend
     return search(0, {}, {}, frozenset())
 
 
+# Lengths of what is between, by the first letters of names: t rows of queries, u of keys, of depth d, and e of values.
+_FORWARD_LENS = {"sum": "t1", "sub": "tu", "s": "tu", "e": "tu", "p": "tu", "rnd": "tu", "o": "te"}
+_BACKWARD_LENS = {"kt": "du", "pt": "ut", "vt": "eu", "bt": "ut", "sub": "tu", "s": "tu", "e": "tu", "p": "tu",
+                  "rnd": "tu", "delta": "t1", "d": "tu", "b": "tu", "r": "te", "q": "td", "k": "ud", "v": "ue"}
+
+
+def _lens_fit(names: dict[str, BackendDescriptor], between: set[str], direction: int) -> bool:
+    """Return whether what is between has the lengths of an attention."""
+    q, k, v = (names[name].desc.lens for name in "QKV")
+    if not len(q) == len(k) == len(v) == 4:
+        return False
+    of = {"1": 1, "t": q[2], "d": q[3], "u": k[2], "e": v[3]}
+    lens = _BACKWARD_LENS if direction else _FORWARD_LENS
+    for name in between:
+        first, second = next(ends for start, ends in lens.items() if name.startswith(start))
+        if names[name].desc.lens != (*q[:2], of[first], of[second]):
+            return False
+    return True
+
+
+def _plain(op: BackendDescriptor) -> bool:
+    """Return whether an operation of an attention is what the pattern's is, beside its tensors."""
+    if op.kind == "OPERATION_RNG":
+        drawn = op.value("OPERATION_RNG_DESC").value("RNG_DISTRIBUTION")
+        return bool(drawn == miopenRngDistribution_t.MIOPEN_RNG_DISTRIBUTION_BERNOULLI)
+    if op.kind != "OPERATION_POINTWISE":
+        return True
+    scaled = _mode(op) != "IDENTITY" and op.value("OPERATION_POINTWISE_ALPHA1") != 1
+    return not scaled and bool(op.value("OPERATION_POINTWISE_ALPHA2") == 1)
+
+
 def _id_of(name: str) -> miopenTensorArgumentId_t:
     return miopenTensorArgumentId_t[f"miopenTensorMha{name}"]
 
@@ -471,10 +520,10 @@ def _id_of(name: str) -> miopenTensorArgumentId_t:
 def _attention(ops: list[BackendDescriptor], pattern: _Pattern, direction: int) -> list[Engine] | None:
     """Return the engine of MIOpen's patterns of attention, through Find 2.0."""
     names = _named(ops, pattern)
-    if names is None:
+    if names is None or not all(map(_plain, ops)):
         return None
     between = {name for name in names if name[0].islower() and name != "inverse"}
-    if any(names[name].virtual != (name in between) for name in names):
+    if any(names[name].virtual != (name in between) for name in names) or not _lens_fit(names, between, direction):
         return None
     scales = {op.value("OPERATION_POINTWISE_ALPHA1") for op in ops if _sign(op) == "IDENTITY"}
     if len(scales) != 1:
@@ -493,6 +542,6 @@ def _attention(ops: list[BackendDescriptor], pattern: _Pattern, direction: int) 
             _find2.miopenRunSolution(handle, solution, len(arguments), arguments, None, 0)
         return launch
 
-    # MIOpen's pattern has 1 / (1 - P) as a tensor, too, and reads P alone.
-    ignored = frozenset({names["inverse"].uid}) if "inverse" in names else frozenset()
+    # A tensor of 1 / (1 - P) beside P is not read.
+    ignored = frozenset({names["inverse"].uid} if "inverse" in names else ()) - {t.uid for t in given.values()}
     return [Engine(list(given.values()), ready, ignored)]

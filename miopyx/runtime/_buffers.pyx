@@ -29,7 +29,7 @@ from ._arrays cimport (
     type_text,
 )
 from miopyx.values._args cimport to_int64
-from miopyx.problem._descriptors cimport type_size
+from miopyx.problem._descriptors cimport TensorDescriptor, type_size
 from ._opencl cimport (
     CL_MEM_ASSOCIATED_MEMOBJECT, CL_MEM_CONTEXT, CL_MEM_FLAGS, CL_MEM_OFFSET, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE,
     CL_MEM_OBJECT_BUFFER, CL_MEM_SIZE, CL_MEM_TYPE, CL_MEM_USE_HOST_PTR, check, cl, cl_int, cl_uint, cl_ulong, opencl,
@@ -122,6 +122,44 @@ cdef int _check_array(const array_t* a, object data, str name, const mx_tensor* 
         raise BadParmError("array has the descriptor's lengths in an order that contradicts its strides", name,
                            _lengths(a), "the descriptor's lengths, or their order in memory")
     return 0
+
+
+def require_packed(data, str name, TensorDescriptor desc):
+    """Require that an array's elements lie as those of a packed tensor, so that it can be reshaped without a copy.
+
+    Memory that says nothing of itself is left to who binds it, and so is an array's type.
+    """
+    cdef array_t a
+    cdef mx_tensor t
+    cdef void* writer
+    cdef bint waits
+    cdef int i
+    if desc.elements == 0 or isinstance(data, type) or getattr(data, "shape", None) is None:
+        return
+    memset(&a, 0, sizeof(array_t))
+    memset(&t, 0, sizeof(mx_tensor))
+    t.type = desc.type
+    if getattr(data, "base_data", None) is not None:  # pyopencl.array.Array
+        describe_array(&a, data.dtype, data.shape, data.strides, name)
+        held = None
+    elif cnp.PyArray_Check(data):
+        held = read_array(data, name, &a)
+    else:
+        held = read_cuda_array(data, name, &t, &a, &writer, &waits)
+    if a.raw and a.contiguous:
+        return
+    lens = _lengths(&a)
+    if a.rank == desc.ndim and lens == desc.lens:
+        for i in range(a.rank):
+            if a.len[i] > 1 and a.step[i] != desc.strides[i] * a.width:
+                raise BadParmError("array has the descriptor's lengths but another layout", name,
+                                   tuple([a.step[i] // a.width for i in range(a.rank)]), desc.strides)
+    elif not a.contiguous:
+        raise BadParmError("array is not contiguous and its shape is not the descriptor's", name, lens,
+                           "a contiguous array, or one of the descriptor's shape and strides")
+    elif sorted(lens) == sorted(desc.lens):
+        raise BadParmError("array has the descriptor's lengths in an order that contradicts its strides", name, lens,
+                           desc.lens)
 
 
 # Host memory

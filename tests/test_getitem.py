@@ -158,7 +158,7 @@ DY, DX, INDEX, ERROR = (TensorDescriptor(kind, lens) for kind, lens in (
     ({11: 2, 12: [0, 1]}, "dimCount"), ({12: [2]}, "dims[0]"), ({12: [-1]}, "dims[0]"), ({12: "0"}, "dims"),
     ({13: 1}, "slices"), ({13: 1, 14: [2, 0, 1, 1]}, "slices[0]"), ({13: 1, 14: [0, 5, 6, 1]}, "slices[1]"),
     ({13: 1, 14: [0, 2, 1, 1]}, "slices[2]"), ({13: 1, 14: [0, 0, 4, 0]}, "slices[3]"), ({15: -1}, "offset"),
-    ({15: 5}, "offset"), ({1: -1}, "workSpaceSize"), ({12: [1]}, "dyDesc"),
+    ({15: 5}, "offset"), ({1: -1}, "workspaceSizeInBytes"), ({12: [1]}, "dyDesc"),
 ])
 def test_refusals(host, change, parameter):
     dx = np.zeros((4, 6), "f4")

@@ -496,8 +496,8 @@ def _lens_fit(names: dict[str, BackendDescriptor], between: set[str], direction:
     of = {"1": 1, "t": q[2], "d": q[3], "u": k[2], "e": v[3]}
     lens = _BACKWARD_LENS if direction else _FORWARD_LENS
     for name in between:
-        first, second = next(ends for start, ends in lens.items() if name.startswith(start))
-        if names[name].desc.lens != (*q[:2], of[first], of[second]):
+        ends = next(ends for start, ends in lens.items() if name.startswith(start))
+        if names[name].desc.lens != (*q[:2], of[ends[0]], of[ends[1]]):
             return False
     return True
 

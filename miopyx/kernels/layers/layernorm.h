@@ -92,16 +92,13 @@ typedef struct {
 } team_t;
 
 #if defined(__NV_CL_C_VERSION) && MX_TYPE(ACC) == MX_TYPE_float && DEEP > 1
+#include "include/warp.h"
 /* The sums of `width` neighbouring lanes of a warp, for all of them. */
 static inline __attribute__((always_inline)) TWO lane_sums(TWO sum, const int width)
 {
 #pragma unroll
-    for (int by = width / 2; by > 0; by /= 2) {
-        TWO other;
-        asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(other.x) : "f"(sum.x), "r"(by));
-        asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(other.y) : "f"(sum.y), "r"(by));
-        sum += other;
-    }
+    for (int by = width / 2; by > 0; by /= 2)
+        sum += (TWO)(as_float(mx_exchange(as_uint(sum.x), by)), as_float(mx_exchange(as_uint(sum.y), by)));
     return sum;
 }
 

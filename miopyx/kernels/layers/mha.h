@@ -91,3 +91,15 @@ static inline void largest(__global float *p, float value)
 {
     atomic_max((volatile __global uint *)p, as_uint(value) & 0x7fffffffu);
 }
+
+/* What the kernels take, and where a head begins in it. */
+#define TENSORS                                                                                                    \
+    __global const STORAGE(T) *q, long q_offset, __global const STORAGE(T) *k, long k_offset,                      \
+        __global const STORAGE(T) *v, long v_offset, __global const STORAGE(REAL) *bias, long bias_offset
+#define SAVED __global STORAGE(REAL) *top, long top_offset, __global STORAGE(REAL) *inverse, long inverse_offset
+#define REST __global uchar *table, long table_offset, const mx_mha_shape a, const SCALAR scale, const SCALAR mask
+#define HEAD_OFFSETS                                                                                      \
+    table += table_offset;                                                                                \
+    q_offset += head_offset(a.q, head, a.heads), k_offset += head_offset(a.k, head, a.heads);             \
+    v_offset += head_offset(a.v, head, a.heads), bias_offset += head_offset(a.bias, head, a.heads);       \
+    top_offset += head_offset(a.m, head, a.heads), inverse_offset += head_offset(a.z_inv, head, a.heads)

@@ -133,20 +133,12 @@ NOINLINE uint put_lanes(const V *restrict b, __global STORAGE(T) *p, long from, 
     return most;
 }
 
-#define TENSORS                                                                                                    \
-    __global const STORAGE(T) *q, long q_offset, __global const STORAGE(T) *k, long k_offset,                      \
-        __global const STORAGE(T) *v, long v_offset, __global const STORAGE(REAL) *bias, long bias_offset
-#define SAVED __global STORAGE(REAL) *top, long top_offset, __global STORAGE(REAL) *inverse, long inverse_offset
-#define REST __global uchar *table, long table_offset, const mx_mha_shape a, const SCALAR scale, const SCALAR mask
 /* What begins each kernel: the block's head and its first row or key of `all`. */
 #define BLOCK_OF(all)                                                                                     \
     const long blocks = ((all) + LANES - 1) / LANES, me = get_group_id(0), head = me / blocks;            \
     const long first = (blocks - 1 - me % blocks) * LANES, lanes = min((all) - first, (long)LANES);       \
     const bool causal = mask != 0;                                                                        \
-    table += table_offset;                                                                                \
-    q_offset += head_offset(a.q, head, a.heads), k_offset += head_offset(a.k, head, a.heads);             \
-    v_offset += head_offset(a.v, head, a.heads), bias_offset += head_offset(a.bias, head, a.heads);       \
-    top_offset += head_offset(a.m, head, a.heads), inverse_offset += head_offset(a.z_inv, head, a.heads)
+    HEAD_OFFSETS
 #if DROPS
 #define DROPOUT                                                                                               \
     const ACC least = DROPPED * (ACC)16777216, kept = (ACC)1 / ((ACC)1 - DROPPED)

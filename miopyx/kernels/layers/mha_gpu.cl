@@ -40,21 +40,13 @@
 #define KERNEL __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
 #define BARRIER barrier(CLK_LOCAL_MEM_FENCE)
 
-#define TENSORS                                                                                                    \
-    __global const STORAGE(T) *q, long q_offset, __global const STORAGE(T) *k, long k_offset,                      \
-        __global const STORAGE(T) *v, long v_offset, __global const STORAGE(REAL) *bias, long bias_offset
-#define SAVED __global STORAGE(REAL) *top, long top_offset, __global STORAGE(REAL) *inverse, long inverse_offset
-#define REST __global uchar *table, long table_offset, const mx_mha_shape a, const SCALAR scale, const SCALAR mask
 #define BLOCK_OF(all)                                                                                     \
     const long blocks = ((all) + TILE - 1) / TILE, group = get_group_id(0), head = group / blocks;        \
     const long first = (blocks - 1 - group % blocks) * TILE;                                              \
     const int count = (int)min((all) - first, (long)TILE), me = (int)get_local_id(0), x = me % 16, y = me / 16; \
     const int slice = (int)get_group_id(1) * SLICE;                                                       \
     const bool causal = mask != 0;                                                                        \
-    table += table_offset;                                                                                \
-    q_offset += head_offset(a.q, head, a.heads), k_offset += head_offset(a.k, head, a.heads);             \
-    v_offset += head_offset(a.v, head, a.heads), bias_offset += head_offset(a.bias, head, a.heads);       \
-    top_offset += head_offset(a.m, head, a.heads), inverse_offset += head_offset(a.z_inv, head, a.heads)
+    HEAD_OFFSETS
 
 #include "layers/mha_numbers.h"
 

@@ -83,16 +83,11 @@ static inline vec_t get(__global const STORAGE(A_TYPE) *p, const bool aligned)
 /* NVIDIA's warps join without local memory and barriers. */
 #if defined(__NV_CL_C_VERSION) && LOCAL % 32 == 0
 #define LAST_BY_MEMORY 32
-static inline uint exchange(uint v, int by)
-{
-    uint other;
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(other) : "r"(v), "r"(by));
-    return other;
-}
-#define EXCHANGE_float(v, by) as_float(exchange(as_uint(v), by))
-#define EXCHANGE_int(v, by) as_int(exchange(as_uint(v), by))
-#define EXCHANGE_double(v, by) as_double((uint2)(exchange(as_uint2(v).x, by), exchange(as_uint2(v).y, by)))
-#define EXCHANGE_long(v, by) as_long((uint2)(exchange(as_uint2(v).x, by), exchange(as_uint2(v).y, by)))
+#include "include/warp.h"
+#define EXCHANGE_float(v, by) as_float(mx_exchange(as_uint(v), by))
+#define EXCHANGE_int(v, by) as_int(mx_exchange(as_uint(v), by))
+#define EXCHANGE_double(v, by) as_double((uint2)(mx_exchange(as_uint2(v).x, by), mx_exchange(as_uint2(v).y, by)))
+#define EXCHANGE_long(v, by) as_long((uint2)(mx_exchange(as_uint2(v).x, by), mx_exchange(as_uint2(v).y, by)))
 #define JOIN_WARP(best, at)                                                                          \
     _Pragma("unroll") for (int half_ = min(DEEP / 2, 16); half_ > 0; half_ /= 2) {                   \
         const ACC other_ = MX_JOIN(EXCHANGE_, ACC)(best, half_);                                     \

@@ -21,7 +21,7 @@ cdef enum:
     OTHERS = 36                # registers that hold no number of the layer's
     ALONE = 6000               # cycles of a launch
     RATE = 64                  # products of floats by a compute unit in one, of a kernel that has one step
-    LONGEST = 1 << 14          # units, which products of them keep within 32 bits
+    LONGEST = 1 << 14          # units, whose square times the gates has 32 bits
     # Cycles of a step, by which teams are compared.  From PTX's throughputs, and what was measured on an H200.
     STEP = 300                 # of cells
     MMA = 6                    # of a product of a warp
@@ -136,17 +136,20 @@ cdef class NvRNN(OpenCLLayer):
         self.id, self.name, self.assembly = 1294, "NvRNN", True
 
     cpdef str why_not(self, Device dev, Problem problem):
-        cdef const mx_rnn_problem* p = &(<RNNProblem> problem).c
         cdef shape_t shape
+        return self._choose(dev, &(<RNNProblem> problem).c, &shape)
+
+    cdef str _choose(self, Device dev, const mx_rnn_problem* p, shape_t* shape):
+        """Choose the team; what stands against it, or None."""
         if not has_wgmma(dev) or dev.info.cuda < 0:
             return "needs clusters of Hopper's, which CUDA's driver launches"
         if p.layers == 0 or p.what not in (MX_RNN_FORWARD, MX_RNN_BACKWARD_DATA):
             return "has no steps"
         if p.x.type == MX_DOUBLE:
             return "no tensor cores for double precision"
-        if p.hidden > LONGEST or p.rows * p.dirs * 4 * p.hidden >= 1 << 31:
-            return "tensors are too large for 32-bit offsets"
-        shape = team_shape(p, dev.compute_units, p.what == MX_RNN_BACKWARD_DATA)
+        if p.hidden > LONGEST:
+            return "too many units"
+        shape[0] = team_shape(p, dev.compute_units, p.what == MX_RNN_BACKWARD_DATA)
         if shape.cycles == 0:
             return "no team has enough groups for the sequences"
         if shape.cycles > ALONE + <double> p.batch * p.dirs * p.hidden * p.hidden * rnn_gates(p.mode) / (
@@ -155,22 +158,26 @@ cdef class NvRNN(OpenCLLayer):
         return None
 
     cpdef object offer(self, Device dev, Problem problem):
-        cdef str why = self.why_not(dev, problem)
-        return why if why is not None else TeamOffer(self, dev, problem)
+        cdef TeamOffer offer = TeamOffer.__new__(TeamOffer)
+        cdef str why = self._choose(dev, &(<RNNProblem> problem).c, &offer.shape)
+        if why is not None:
+            return why
+        offer.__init__(self, dev, problem)
+        return offer
 
 
 cdef class TeamOffer(RNNOffer):
-    """Layers whose steps are one launch."""
+    """Layers whose steps are one launch; `NvRNN.offer` sets the shape before it is initialised."""
 
     cdef shape_t shape
     cdef int64_t blocks, passed, counters, layers_done
 
     cdef int _prepare(self, bint backward) except -1:
         cdef const mx_rnn_problem* p = self.p
-        cdef shape_t at = team_shape(p, self.device.compute_units, backward)
+        cdef shape_t at = self.shape
         cdef int64_t line, gates = rnn_gates(p.mode)
         cdef tuple h = (RNN_HX, RNN_CX, RNN_HY, RNN_CY) if not backward else (RNN_HY, RNN_CY, RNN_DHX, RNN_DCX)
-        self.shape, self.layers_done = at, 0
+        self.layers_done = 0
         self.blocks = ceil_div(p.batch, at.seqs) * p.dirs
         self.defines = self._defines()
         self.defines.update(

@@ -3,6 +3,7 @@
  */
 #include "conv/nvidia/conv_args.h"
 #include "include/quotient.h"
+#include "include/warp.h"
 
 /* What a work-group of split-K has, by its number: m0 and n0, the first row and column of its tile, its group and its
  * split.  Tiles of one split are numbered down, then across, then by group. */
@@ -47,13 +48,6 @@ static inline uint mx_shared(__local const void *p)
 #endif
 #define MX_ROUND_PAIR(word, first, second) \
     asm("cvt.rn." MX_PTX_16BIT "x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first))
-
-static inline uint mx_exchange(uint value, int with)
-{
-    uint other;
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(value), "r"(with));
-    return other;
-}
 
 /* Four words of each of four neighbouring lanes: word i of lane l becomes word l of lane i. */
 static inline uint4 mx_turn(uint4 v, int lane)

@@ -143,3 +143,44 @@ static inline ACC mx_sum_of_lanes(const vec_t v)
     return ((v.s0 + v.s1) + (v.s2 + v.s3)) + ((v.s4 + v.s5) + (v.s6 + v.s7));
 #endif
 }
+
+/* Vectors that are held for long, of the storage type MX_HELD_TYPE: 16-bit numbers as words, two a register, and widened
+ * wherever they are used.  Compilers would do that once, and keep twice as much, unless ANEW comes in between. */
+#ifdef MX_HELD_TYPE
+#if VEC >= 4 && (MX_TYPE(MX_HELD_TYPE) == MX_TYPE_half || MX_TYPE(MX_HELD_TYPE) == MX_TYPE_bfloat16)
+#if VEC == 4
+#define MX_HELD uint2
+#define MX_HELD_WORDS(held) "+r"((held).x), "+r"((held).y)
+#else
+#define MX_HELD uint4
+#define MX_HELD_WORDS(held) "+r"((held).x), "+r"((held).y), "+r"((held).z), "+r"((held).w)
+#endif
+#define MX_HELD_BITS(held) MX_JOIN(as_, MX_RAW(MX_HELD_TYPE))(held)
+#else
+#define MX_HELD MX_RAW(MX_HELD_TYPE)
+#define MX_HELD_BITS(held) (held)
+#endif
+typedef MX_HELD held_t;
+#define MX_AS_HELD(bits) MX_JOIN(as_, MX_HELD)(bits)
+
+static inline held_t mx_get_held(__global const STORAGE(MX_HELD_TYPE) *p, const bool aligned)
+{
+    const MX_RAW(MX_HELD_TYPE) bits = MX_RAW_LOAD(MX_HELD_TYPE, p, aligned);
+    return MX_AS_HELD(bits);
+}
+
+static inline vec_t mx_wide(const held_t held)
+{
+    const MX_RAW(MX_HELD_TYPE) bits = MX_HELD_BITS(held);
+    return MX_WIDE(MX_HELD_TYPE, bits);
+}
+
+static inline __attribute__((always_inline)) void mx_anew(held_t *held, const int count)
+{
+#if defined(MX_HELD_WORDS) && defined(__NV_CL_C_VERSION)
+#pragma unroll
+    for (int i = 0; i < count; i++)
+        asm volatile("" : MX_HELD_WORDS(held[i]));
+#endif
+}
+#endif

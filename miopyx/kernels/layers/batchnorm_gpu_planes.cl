@@ -32,6 +32,7 @@
 #define LOCAL 256
 #endif
 #include "layers/batchnorm.h"
+#define MX_HELD_TYPE X_TYPE
 #include "include/gpu_vectors.h"
 
 #define COLUMNS (CHANNELS * PLANE)
@@ -40,38 +41,6 @@
 #define FEW 8                    /* sums that a work-item adds up at a time */
 
 MX_PUT(put, X_TYPE)
-
-/* Halves are held as words, two a register, and widened anew wherever they are used: compilers would do it once. */
-#if MX_TYPE(X_TYPE) == MX_TYPE_float
-typedef vec_t held_t;
-#define TO_HELD(bits) (bits)
-#define OF_HELD(held) (held)
-#elif VEC == 4
-typedef uint2 held_t;
-#define TO_HELD(bits) as_uint2(bits)
-#define OF_HELD(held) as_ushort4(held)
-#define WORDS(held) "+r"((held).x), "+r"((held).y)
-#else
-typedef uint4 held_t;
-#define TO_HELD(bits) as_uint4(bits)
-#define OF_HELD(held) as_ushort8(held)
-#define WORDS(held) "+r"((held).x), "+r"((held).y), "+r"((held).z), "+r"((held).w)
-#endif
-
-static inline vec_t wide(const held_t held)
-{
-    const MX_RAW(X_TYPE) bits = OF_HELD(held);
-    return MX_WIDE(X_TYPE, bits);
-}
-
-static inline void anew(held_t held[HOLD])
-{
-#if defined(WORDS) && defined(__NV_CL_C_VERSION)
-#pragma unroll
-    for (int i = 0; i < HOLD; i++)
-        asm volatile("" : WORDS(held[i]));
-#endif
-}
 
 /* The sum of each channel over all work-items, to `to`.  Inlined, or PoCL's threads would share the local memory. */
 static inline __attribute__((always_inline)) void sum_channels(
@@ -129,7 +98,7 @@ static inline held_t get_pieces(volatile __global const STORAGE(X_TYPE) *p)
 #pragma unroll
     for (int i = 0; i < VEC; i++)
         ((STORAGE(X_TYPE) *)&bits)[i] = p[i];
-    return TO_HELD(bits);
+    return MX_AS_HELD(bits);
 }
 
 /* A work-item's vectors: all but the last one are always there. */
@@ -146,7 +115,7 @@ static inline void load(held_t held[HOLD], __global const STORAGE(X_TYPE) *p, lo
         held[i] = aligned ? *(__global const held_t *)p : get_pieces(p);
         p += i < HOLD - 2 || last ? TY * step : 0;
     }
-    anew(held); /* words also where they were loaded in pieces */
+    mx_anew(held, HOLD); /* words also where they were loaded in pieces */
 }
 
 #define LOAD_ALL(held, p, t)                                                        \
@@ -194,13 +163,13 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void bn_planes(BUFFE
         const vec_t shift = lanes_of(means, column);
         vec_t sum = 0;
         FOR_EACH(i, last)
-            sum += wide(held[i]) - shift;
+            sum += mx_wide(held[i]) - shift;
         sum_channels(works ? sum : (vec_t)0, column, row, columns, sums, firsts);
         const vec_t off = lanes_of(firsts, column) / (ACC)b.elements;
         sum = 0;
-        anew(held);
+        mx_anew(held, HOLD);
         FOR_EACH(i, last) {
-            const vec_t d = (wide(held[i]) - shift) - off;
+            const vec_t d = (mx_wide(held[i]) - shift) - off;
             sum += d * d;
         }
         sum_channels(works ? sum : (vec_t)0, column, row, columns, sums, seconds);
@@ -242,12 +211,12 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void bn_planes(BUFFE
     const vec_t scale_of_y = lanes_of(scales, column), plus = lanes_of(biases, column);
 #endif
 #define GRADIENT(g, d) NORM_GRADIENT(&b, g, (d) * scale_of_y + plus)
-#define FROM_MEAN(i) ((wide(held[i]) - shift) - off)
-    anew(held);
+#define FROM_MEAN(i) ((mx_wide(held[i]) - shift) - off)
+    mx_anew(held, HOLD);
 #if BACKWARD
     vec_t sum = 0, other = 0;
     FOR_EACH(i, last) {
-        const vec_t each = GRADIENT(wide(grad[i]), FROM_MEAN(i));
+        const vec_t each = GRADIENT(mx_wide(grad[i]), FROM_MEAN(i));
         sum += each;
         other += each * FROM_MEAN(i);
     }
@@ -273,12 +242,12 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void bn_planes(BUFFE
 #if BACKWARD
     const vec_t second = lanes_of(seconds, column);
 #endif
-    anew(held);
+    mx_anew(held, HOLD);
 #if BACKWARD
-    anew(grad);
+    mx_anew(grad, HOLD);
 #endif
 #if BACKWARD
-#define RESULT(i) (times * ((GRADIENT(wide(grad[i]), FROM_MEAN(i)) - first) - FROM_MEAN(i) * second))
+#define RESULT(i) (times * ((GRADIENT(mx_wide(grad[i]), FROM_MEAN(i)) - first) - FROM_MEAN(i) * second))
 #else
 #define RESULT(i) ACTIVATED(&b, FROM_MEAN(i) * times + first)
 #endif

@@ -71,6 +71,9 @@
     __global const STORAGE(S_TYPE) *mean, long mean_offset, __global const STORAGE(S_TYPE) *rstd, long rstd_offset,   \
     __global STORAGE(T) *dx, long dx_offset, __global STORAGE(P_TYPE) *dw, long dw_offset,                            \
     __global STORAGE(P_TYPE) *db, long db_offset, __global ACC *space, long space_offset, const mx_norm_shape s
+#define BACKWARD_GIVEN                                                                                                \
+    dy, dy_offset, x, x_offset, x2, x2_offset, weight, weight_offset, mean, mean_offset, rstd, rstd_offset, dx,       \
+        dx_offset, dw, dw_offset, db, db_offset, space, space_offset, s
 #define BACKWARD_OFFSETS                                                                               \
     dy += dy_offset, x += x_offset, x2 += x2_offset, weight += weight_offset, mean += mean_offset,     \
     rstd += rstd_offset, dx += dx_offset, dw += dw_offset, db += db_offset, space += space_offset
@@ -82,7 +85,8 @@ static inline ACC rstd_of(ACC variance, ACC epsilon)
 }
 
 #ifdef DEEP
-/* Groups of SIDE teams of DEEP work-items that share a row. */
+/* Groups of SIDE teams of DEEP work-items that share a row.  A team's sums, for all of it; calls that follow each other
+ * take turns 0 and 1. */
 #define LOCAL (SIDE * DEEP)
 #define FEW 16 /* of a team add up what all of it have */
 #define TWO MX_JOIN(ACC, 2)
@@ -94,30 +98,45 @@ typedef struct {
 #if defined(__NV_CL_C_VERSION) && MX_TYPE(ACC) == MX_TYPE_float && DEEP > 1
 #include "include/warp.h"
 /* The sums of `width` neighbouring lanes of a warp, for all of them. */
-static inline __attribute__((always_inline)) TWO lane_sums(TWO sum, const int width)
+static inline __attribute__((always_inline)) ACC lane_sum(ACC sum, const int width)
 {
 #pragma unroll
     for (int by = width / 2; by > 0; by /= 2)
-        sum += (TWO)(as_float(mx_exchange(as_uint(sum.x), by)), as_float(mx_exchange(as_uint(sum.y), by)));
+        sum += as_float(mx_exchange(as_uint(sum), by));
     return sum;
 }
 
-/* Of warps, then of the warps' sums. */
-static inline __attribute__((always_inline)) TWO team_sums(TWO mine, const team_t team)
+static inline __attribute__((always_inline)) TWO lane_sums(const TWO sum, const int width)
 {
-    TWO sum = lane_sums(mine, DEEP < 32 ? DEEP : 32);
+    return (TWO)(lane_sum(sum.x, width), lane_sum(sum.y, width));
+}
+
+/* Of warps, then of the warps' sums.  Those of two turns lie apart: a barrier less. */
+static inline __attribute__((always_inline)) TWO team_sums(TWO mine, const team_t team, const int turn)
+{
+    const TWO sum = lane_sums(mine, DEEP < 32 ? DEEP : 32);
     if (DEEP <= 32)
         return sum;
-    __local TWO *warps = team.all + team.side * DEEP;
-    barrier(CLK_LOCAL_MEM_FENCE);
+    __local TWO *warps = team.all + team.side * DEEP + turn * (DEEP / 32);
     if ((team.lane & 31) == 0)
         warps[team.lane >> 5] = sum;
     barrier(CLK_LOCAL_MEM_FENCE);
-    const int lane = team.lane & 31;
-    return lane_sums(lane < DEEP / 32 ? warps[lane] : (TWO)0, 32);
+    return lane_sums(warps[team.lane & DEEP / 32 - 1], DEEP / 32);
+}
+
+static inline __attribute__((always_inline)) ACC team_sum(ACC mine, const team_t team, const int turn)
+{
+    const ACC sum = lane_sum(mine, DEEP < 32 ? DEEP : 32);
+    if (DEEP <= 32)
+        return sum;
+    __local TWO *warps = team.all + team.side * DEEP + turn * (DEEP / 32);
+    if ((team.lane & 31) == 0)
+        warps[team.lane >> 5].x = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return lane_sum(warps[team.lane & DEEP / 32 - 1].x, DEEP / 32);
 }
 #else
-static inline __attribute__((always_inline)) TWO team_sums(TWO mine, const team_t team)
+static inline __attribute__((always_inline)) TWO team_sums(TWO mine, const team_t team, const int turn)
 {
     if (DEEP == 1)
         return mine;
@@ -140,6 +159,10 @@ static inline __attribute__((always_inline)) TWO team_sums(TWO mine, const team_
         for (int i = 0; i < DEEP; i++)
             sum += all[i];
     return sum;
+}
+static inline __attribute__((always_inline)) ACC team_sum(ACC mine, const team_t team, const int turn)
+{
+    return team_sums((TWO)(mine, 0), team, turn).x;
 }
 #endif
 #endif

@@ -13,7 +13,7 @@
  *               rows * channels of a row; norm_columns: parts * ceil(columns / (LOCAL * VEC)); norm_finish: GPUs
  *               ceil(columns / WIDE), CPUs any.
  * Local memory: LOCAL > 1: LOCAL + 16 pairs of ACC.
- * Parameters:   those of layers/layernorm.h; DEEP, VEC, below.  DEEP is 1 on CPUs; on GPUs a power of two, at least
+ * Parameters:   those of layers/layernorm.h; DEEP, VEC, WIDE, below.  DEEP is 1 on CPUs; on GPUs a power of two, at least
  *               32, and parts of rows and, SPATIAL, channels are whole vectors.
  * Bound by:     memory, which is read twice.
  */
@@ -24,7 +24,9 @@
 #define VEC 16
 #endif
 #define SIDE 1
-#define WIDE 32 /* columns that a group of norm_finish adds up on GPUs */
+#ifndef WIDE /* columns that a group of norm_finish adds up on GPUs */
+#define WIDE 32
+#endif
 #include "layers/layernorm.h"
 
 #if DEEP == 1
@@ -110,7 +112,7 @@ MX_TAKE(take_p, P_TYPE)
         MX_TWO_SUM(V, a, a_rest, a0);                                                       \
         MX_TWO_SUM(V, b, b_rest, b0);                                                       \
     }
-#define TEAM_SUMS team_sums((TWO)(sum_of_lanes(a + a_rest), sum_of_lanes(b + b_rest)), team)
+#define TEAM_SUMS(turn) team_sums((TWO)(sum_of_lanes(a + a_rest), sum_of_lanes(b + b_rest)), team, turn)
 
 /* The weights of the vector at element i of a row, or zeros behind `left`. */
 static inline V weights(__global const STORAGE(P_TYPE) *p, long i, long left, long spatial, const bool aligned)
@@ -152,7 +154,7 @@ KERNEL norm_moments(FORWARD_ARGUMENTS)
 #define TERMS(a, b, i, left) a += READ(i, left)
     SUM_VECTORS(TERMS)
 #undef TERMS
-    m = TEAM_SUMS.x / count;
+    m = TEAM_SUMS(0).x / count;
     a = a_rest = (V)0;
 #endif
 #define TERMS(a, b, i, left)                          \
@@ -163,7 +165,7 @@ KERNEL norm_moments(FORWARD_ARGUMENTS)
     } while (0)
     SUM_VECTORS(TERMS)
 #undef TERMS
-    const TWO sums = TEAM_SUMS;
+    const TWO sums = TEAM_SUMS(1);
     space += 3 * (r * s.parts + q);
     if (team.lane == 0) {
         const ACC squares = RMS ? sums.y : sums.y - sums.x / count * sums.x;
@@ -189,14 +191,14 @@ KERNEL norm_normalise(FORWARD_ARGUMENTS)
 #if !RMS
     for (long p = team.lane; p < s.parts; p += LOCAL)
         MX_TWO_SUM(ACC, e, lost, COUNT * FROM_M);
-    e = team_sums((TWO)(e + lost, 0), team).x / n;
+    e = team_sum(e + lost, team, 0) / n;
     lost = 0;
 #endif
     for (long p = team.lane; p < s.parts; p += LOCAL) {
         const ACC d = RMS ? 0 : FROM_M - e;
         MX_TWO_SUM(ACC, sum, lost, space[3 * p + 2] + COUNT * d * d);
     }
-    const ACC scale = rstd_of(team_sums((TWO)(0, sum + lost), team).y / n, (ACC)epsilon);
+    const ACC scale = rstd_of(team_sum(sum + lost, team, 1) / n, (ACC)epsilon);
     if (q == 0 && team.lane == 0) {
         if (MEAN)
             STORE(S_TYPE)(mean, r, m + e);
@@ -241,7 +243,7 @@ KERNEL norm_sums(BACKWARD_ARGUMENTS)
     } while (0)
     SUM_VECTORS(TERMS)
 #undef TERMS
-    const TWO sums = TEAM_SUMS;
+    const TWO sums = TEAM_SUMS(0);
     if (team.lane == 0) {
         if (SPATIAL) {
             space += 2 * (r / s.groups) * s.plane + r % s.groups * channels + q;
@@ -277,7 +279,7 @@ KERNEL norm_gradient(BACKWARD_ARGUMENTS)
     for (long p = team.lane; p < s.parts; p += LOCAL)
         MX_TWO_SUM(TWO, means, lost, (TWO)(space[2 * p], space[2 * p + 1]));
 #endif
-    means = team_sums(means + lost, team) / n;
+    means = team_sums(means + lost, team, 0) / n;
     if (RMS)
         means.x = 0;
     for (long i = from + team.lane * VEC; i < to; i += LOCAL * VEC) {

@@ -11,7 +11,7 @@
  *   tensor_wide      |vec|vec|vec|vec|..     GPUs: likewise a vector each; rows of c and a are made of aligned vectors,
  *                                            b is so too or does not move along them (WIDE = 1), or c and a are a
  *                                            single run of memory each and rows are VEC elements or more (WIDE = 2);
- *                                            for TENSOR_ADD ... TENSOR_SCALE of floating types
+ *                                            of floating types, and TENSOR_COPY and TENSOR_FILL of all
  *   tensor_turned    c is dense along one axis and a along another (mx_turn); for TENSOR_COPY and TENSOR_SCALE.
  *                    TURN = 1, CPUs, local size 1: a work-item has a range of blocks of both axes; TURN = 2, GPUs,
  *                    local size (32, 8): a work-group has a tile of 32 x 32
@@ -201,6 +201,15 @@ static inline values_t limiteds(values_t v)
 #else
 #define ARGUMENTS(shape) BUFFERS, const shape, SCALARS
 #endif
+#if WHAT == TENSOR_FILL
+#define PASS(shape) c, c_offset, shape, low, middle, high
+#elif WHAT == TENSOR_COPY
+#define PASS(shape) a, a_offset, c, c_offset, shape
+#elif HAS_B
+#define PASS(shape) a, a_offset, b, b_offset, c, c_offset, shape, alpha1, alpha2, beta
+#else
+#define PASS(shape) a, a_offset, c, c_offset, shape, alpha1, beta
+#endif
 
 /* A value that is stored, from a's element at i, b's at j and c's at k. */
 #if WHAT == TENSOR_FILL
@@ -367,9 +376,22 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void tensor_rows(ARGUMEN
 
 #include "include/gpu_vectors.h"
 
+#if BITS
+#define TAKE_A(p, aligned) ((aligned) ? *(__global const values_t *)(p) : MX_V(vload)(0, p))
+#define GIVE_C(p, v, aligned)                   \
+    do {                                        \
+        if (aligned)                            \
+            *(__global values_t *)(p) = (v);    \
+        else                                    \
+            MX_V(vstore)(v, 0, p);              \
+    } while (0)
+#else
 MX_GET(get_a, A_TYPE)
 MX_GET(get_c, C_TYPE)
 MX_PUT(put_c, C_TYPE)
+#define TAKE_A(p, aligned) ((ACC)alpha1 * get_a(p, aligned))
+#define GIVE_C(p, v, aligned) put_c(p, WITH_BETA ? (v) + (ACC)beta * get_c(p, aligned) : limiteds(v), aligned)
+#endif
 
 #if WIDE == 2
 
@@ -394,8 +416,11 @@ static inline long place_in_b(const mx_walk *w, INDEX left, INDEX x)
 static inline __attribute__((always_inline)) void compute_vector(ARGUMENTS(mx_walk w), const INDEX vector,
                                                                  const bool aligned)
 {
+    FILLING;
     const INDEX row = (INDEX)w.g.len[4], count = (INDEX)w.units * row, first = vector * VEC;
+#if WHAT != TENSOR_FILL
     a += a_offset + first;
+#endif
     c += c_offset + first;
 #if HAS_B
     INDEX left = w.units > 1 ? first / row : 0, x = first - left * row;
@@ -403,19 +428,22 @@ static inline __attribute__((always_inline)) void compute_vector(ARGUMENTS(mx_wa
 #endif
     if (count - first < VEC) {
         for (int i = 0; i < (int)(count - first); i++) {
-            ACC value = (ACC)alpha1 * (ACC)LOAD(A_TYPE)(a, i);
+            const value_t value = ONE(i, place_in_b(&w, left, x), i);
 #if HAS_B
-            value = COMBINE(value, (ACC)alpha2 * (ACC)LOAD(C_TYPE)(b, place_in_b(&w, left, x)));
             if (++x == row) {
                 x = 0;
                 left++;
             }
 #endif
-            STORE(C_TYPE)(c, i, WITH_BETA ? value + (ACC)beta * (ACC)LOAD(C_TYPE)(c, i) : value);
+            PUT_C(c, i, WITH_BETA ? ADD_OLD(value, i) : value);
         }
         return;
     }
-    vec_t value = (ACC)alpha1 * get_a(a, aligned);
+#if WHAT == TENSOR_FILL
+    const values_t value = bits;
+#else
+    values_t value = TAKE_A(a, aligned);
+#endif
 #if HAS_B
     const long here = place_in_b(&w, left, x), along = w.g.stride[2][4];
     vec_t other;
@@ -433,9 +461,7 @@ static inline __attribute__((always_inline)) void compute_vector(ARGUMENTS(mx_wa
     }
     value = COMBINE(value, (ACC)alpha2 * other);
 #endif
-    if (WITH_BETA)
-        value += (ACC)beta * get_c(c, aligned);
-    put_c(c, value, aligned);
+    GIVE_C(c, value, aligned);
 }
 
 #define VECTORS(w) (((INDEX)(w).units * (INDEX)(w).g.len[4] + VEC - 1) / VEC)
@@ -444,10 +470,14 @@ static inline __attribute__((always_inline)) void compute_vector(ARGUMENTS(mx_wa
 
 static inline void compute_vector(ARGUMENTS(mx_walk w), const INDEX vector, const bool aligned)
 {
+    FILLING;
     const INDEX row = (INDEX)w.g.len[4] / VEC;
     INDEX left = w.units > 1 ? vector / row : 0;
     const INDEX x = (vector - left * row) * VEC;
-    long aa = a_offset + x, cc = c_offset + x;
+    long cc = c_offset + x;
+#if WHAT != TENSOR_FILL
+    long aa = a_offset + x;
+#endif
 #if HAS_B
     const bool along_b = w.g.stride[2][4] != 0;
     long bb = b_offset + (along_b ? x : 0);
@@ -460,20 +490,24 @@ static inline void compute_vector(ARGUMENTS(mx_walk w), const INDEX vector, cons
                 const INDEX rest = axis > 0 && w.g.len[axis - 1] > 1 ? left / len : 0, here = left - rest * len;
                 left = rest;
                 cc += here * w.g.stride[0][axis];
+#if WHAT != TENSOR_FILL
                 aa += here * w.g.stride[1][axis];
+#endif
 #if HAS_B
                 bb += here * w.g.stride[2][axis];
 #endif
             }
         }
-    vec_t value = (ACC)alpha1 * get_a(a + aa, aligned);
+#if WHAT == TENSOR_FILL
+    const values_t value = bits;
+#else
+    values_t value = TAKE_A(a + aa, aligned);
+#endif
 #if HAS_B
     const vec_t other = (ACC)alpha2 * (along_b ? get_c(b + bb, aligned) : (vec_t)(ACC)LOAD(C_TYPE)(b, bb));
     value = COMBINE(value, other);
 #endif
-    if (WITH_BETA)
-        value += (ACC)beta * get_c(c + cc, aligned);
-    put_c(c + cc, value, aligned);
+    GIVE_C(c + cc, value, aligned);
 }
 
 #define VECTORS(w) ((INDEX)(w).units * ((INDEX)(w).g.len[4] / VEC))
@@ -485,31 +519,27 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void tensor_wide(ARG
     const INDEX at = (INDEX)get_group_id(0) * LOCAL + (INDEX)get_local_id(0);
     if (at >= VECTORS(w))
         return;
-    bool aligned = MX_ALIGNED(a + a_offset) && MX_ALIGNED(c + c_offset);
+    bool aligned = MX_ALIGNED(c + c_offset);
+#if WHAT != TENSOR_FILL
+    aligned = aligned && MX_ALIGNED(a + a_offset);
+#endif
 #if DENSE && HAS_B
     if (aligned && MX_ALIGNED(b + b_offset)) {
         const long first = (long)at * VEC;
         const MX_RAW(A_TYPE) one = *(__global const MX_RAW(A_TYPE) *)(a + a_offset + first);
         const MX_RAW(C_TYPE) two = *(__global const MX_RAW(C_TYPE) *)(b + b_offset + first);
-        vec_t value = COMBINE((ACC)alpha1 * MX_WIDE(A_TYPE, one), (ACC)alpha2 * MX_WIDE(C_TYPE, two));
-        if (WITH_BETA)
-            value += (ACC)beta * get_c(c + c_offset + first, true);
-        put_c(c + c_offset + first, value, true);
+        const vec_t value = COMBINE((ACC)alpha1 * MX_WIDE(A_TYPE, one), (ACC)alpha2 * MX_WIDE(C_TYPE, two));
+        GIVE_C(c + c_offset + first, value, true);
         return;
     }
 #endif
 #if HAS_B
     aligned = aligned && (WIDE == 2 || w.g.stride[2][4] == 0 || MX_ALIGNED(b + b_offset));
-    if (aligned)
-        compute_vector(a, a_offset, b, b_offset, c, c_offset, w, alpha1, alpha2, beta, at, true);
-    else
-        compute_vector(a, a_offset, b, b_offset, c, c_offset, w, alpha1, alpha2, beta, at, false);
-#else
-    if (aligned)
-        compute_vector(a, a_offset, c, c_offset, w, alpha1, beta, at, true);
-    else
-        compute_vector(a, a_offset, c, c_offset, w, alpha1, beta, at, false);
 #endif
+    if (aligned)
+        compute_vector(PASS(w), at, true);
+    else
+        compute_vector(PASS(w), at, false);
 }
 
 #elif !TURN

@@ -13,6 +13,7 @@ from miopyx.problem._layernorm cimport (
     LN_BACK_DB, LN_BACK_DW, LN_BACK_WEIGHT, LN_BACK_X, LN_BACK_X2, LN_BIAS, LN_MEAN, LN_RSTD, LN_WEIGHT, LN_X, LN_X2,
     LayerNormProblem, has,
 )
+from miopyx.solvers.conv.nvidia._common cimport tensor_cores
 from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div
 
 cdef extern from "layers/layernorm_args.h":
@@ -26,10 +27,16 @@ cdef enum:
     CPU_PART = 1 << 14         # elements of a part of a row on CPUs, at least
     GPU_PART = 1 << 13         # and on GPUs
     TEAM = 256                 # work-items of a group of a GPU, unless a row needs more
-    NUMBERS = 16               # that a work-item of a GPU holds of a row,
-    MOST_NUMBERS = 32          # at most
+    BYTES = 64                 # of a row that a work-item of a GPU holds,
+    MOST_BYTES = 128           # at most
+    NUMBERS = 16               # that it holds where it sums columns, too
+    HALVES = 2                 # bytes of 16-bit numbers
+    LARGEST = 1024             # work-items of a group
+    STAGED = 512               # work-items of a group whose rows are on their way into local memory
+    KEPT_BYTES = 208 << 10     # of a row in local memory
+    MOST_ROWS = 1 << 30        # of kernels that count them with 32 bits
     SMALLEST = 32              # work-items of a group that sums a channel
-    WIDE = 32                  # columns that a group of a GPU adds up, as in layers/layernorm_parts.cl
+    WIDE = 8                   # columns that a group of a GPU adds up
 
 
 cdef class HostLayerNorm(HostLayer):
@@ -85,10 +92,10 @@ cdef Step _finish(Device dev, LayerNormProblem problem, mx_norm_shape* shape, di
     cdef int64_t groups = ceil_div(s.columns, WIDE)
     if dev.is_cpu:
         groups = max(1, min(dev.compute_units, s.columns * parts // SHARE))
-    defines = {name: value for name, value in defines.items() if name not in ("KEEP", "HOLD", "SIDE", "FULL")}
+    defines = {name: value for name, value in defines.items() if name not in ("KEEP", "HOLD", "SIDE", "FULL", "STAGES", "BACK")}
     defines.update(DEEP=local, VEC=8 if problem.c.x.type == MX_DOUBLE else 16)
     if not dev.is_cpu:
-        defines["VEC"] = 1
+        defines.update(VEC=1, WIDE=WIDE)
     return _step("parts", "norm_finish", defines, _arguments(problem, &s, True), groups, local)
 
 
@@ -102,7 +109,8 @@ cdef Solution _in_parts(Device dev, LayerNormProblem problem, mx_norm_shape* s, 
     cdef bint back = p.what == MX_NORM_BACKWARD, spatial = p.spatial > 1
     cdef list steps = []
     cdef mx_norm_shape columns = s[0]
-    defines = dict(defines, DEEP=local, VEC=vec)
+    defines = {name: value for name, value in defines.items() if name != "STAGES"}
+    defines.update(DEEP=local, VEC=vec)
     wanted = max(1, min(wanted, p.length // smallest))
     s.part = ceil_div(ceil_div(p.length, wanted), vec) * vec
     s.parts = ceil_div(p.length, s.part)
@@ -164,43 +172,62 @@ cdef Solution _on_cpu(Device dev, LayerNormProblem problem, mx_norm_shape* s):
     return Solution(steps, 2 * groups * s.plane * (8 if wide else 4) if sums else 0)
 
 
+cdef int64_t _power_of_two(int64_t n) noexcept:
+    """The largest that is not above n."""
+    while n & (n - 1):
+        n &= n - 1
+    return n
+
+
 cdef Solution _on_gpu(Device dev, LayerNormProblem problem, mx_norm_shape* s):
     cdef const mx_layernorm_problem* p = &problem.c
-    cdef bint back = p.what == MX_NORM_BACKWARD, sums
-    cdef int64_t vec = 16 // type_size(<int> p.x.type), local = min(TEAM, dev.max_work_group), most = dev.max_work_group
-    cdef int64_t deep = 8, hold, count, groups, width = 8 if p.x.type == MX_DOUBLE else 4
+    cdef bint back = p.what == MX_NORM_BACKWARD
+    cdef int64_t size = type_size(<int> p.x.type), vec = 16 // size, most = _power_of_two(min(LARGEST, dev.max_work_group))
+    cdef int64_t local = min(TEAM, most), deep = 8, hold, count
     cdef dict defines = _defines(p)
-    cdef list steps
-    while p.length % vec or p.spatial % vec:
+    cdef bint sums = back and (defines["DW"] or defines["DB"]), copies
+    while p.length % vec or (p.spatial > 1 and p.spatial % vec):
         vec //= 2
-    while local & (local - 1):
-        local &= local - 1
-    while most & (most - 1):
-        most &= most - 1
-    sums = back and (defines["DW"] or defines["DB"])
+    copies = tensor_cores(dev) and most >= STAGED and vec * size == 16 and not defines["ADD"]
     count = p.length // vec
-    hold = NUMBERS // vec
-    if width == 8:
-        hold = max(1, hold // 2)
-    while deep * hold < count and deep < most:
-        deep *= 2
-    if deep * hold < count and not sums:
-        hold *= MOST_NUMBERS // NUMBERS
-    if deep * hold < count or (sums and (p.spatial > 1 or p.groups > 1)):
+    if sums:
+        hold = max(1, NUMBERS // (2 if size == 8 else 1) // vec)
+        copies = copies and (size == HALVES or STAGED * hold < count)
+        if copies:
+            local = most = STAGED
+            defines["STAGES"] = 2
+            if most * hold < count:
+                hold *= 2
+                defines["STAGES"] = 1
+        while deep * hold < count and deep < most:
+            deep *= 2
+    else:
+        hold = BYTES // (vec * size)
+        while deep * hold < count and deep < local:
+            deep *= 2
+        if deep * hold < count:
+            hold *= MOST_BYTES // BYTES
+        while deep * hold < count and deep < most:
+            deep *= 2
+        if deep * hold < count and copies and not back and p.length * size <= KEPT_BYTES:
+            defines["STAGES"] = 1
+            hold = ceil_div(count, deep)
+    if deep * hold < count or p.rows > MOST_ROWS or (sums and (p.spatial > 1 or p.groups > 1)):
         return _in_parts(dev, problem, s, defines, vec, local)
     hold = ceil_div(count, deep)
     local = max(local, deep)
-    defines.update(VEC=vec, DEEP=deep, SIDE=local // deep, HOLD=hold, FULL=int(count == deep * hold))
+    defines.update(VEC=vec, DEEP=deep, SIDE=local // deep, HOLD=hold, FULL=int(count == deep * hold),
+                   BACK=int(back))
     groups = ceil_div(p.rows, local // deep)
     if not back:
         return Solution([_step("gpu", "norm_forward", defines, _arguments(problem, s, False), groups, local)])
     if sums:
-        groups = max(min(groups, dev.compute_units * max(1, 2 * TEAM // local)),
+        groups = max(min(groups, dev.compute_units * (1 if copies else max(1, 2 * TEAM // local))),
                      ceil_div(p.rows, BLOCK_TERMS * (local // deep)))
     steps = [_step("gpu", "norm_backward", defines, _arguments(problem, s, sums), groups, local)]
     if sums:
         steps.append(_finish(dev, problem, s, defines, groups))
-    return Solution(steps, 2 * groups * s.plane * width if sums else 0)
+    return Solution(steps, 2 * groups * s.plane * (8 if size == 8 else 4) if sums else 0)
 
 
 cdef class OpenCLLayerNorm(OpenCLLayer):

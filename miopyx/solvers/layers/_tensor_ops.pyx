@@ -213,8 +213,8 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
     else:
         local = min(local, dev.max_work_group)
         vec = _vector(&walk.g, what, a, c, count)
-        most = 16 // width
-        is_run = vec > 0 and vec < most and walk.g.len[4] >= most and _is_run(&walk.g)
+        most = _most(a, c)
+        is_run = vec > 0 and vec < most and walk.g.len[4] >= most and _is_run(&walk.g, count)
         if is_run:
             vec = most
         if vec > 1:
@@ -230,13 +230,22 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
     return Step(spec, (*args, value, *scalars), (groups * local,), (local,))
 
 
+cdef int64_t _most(const mx_tensor* a, const mx_tensor* c) noexcept:
+    """Elements of 16 bytes of the wider type."""
+    return 16 // max(type_size(<int> c.type), 0 if a == NULL else type_size(<int> a.type))
+
+
+cdef bint _is_floating(const mx_tensor* t) noexcept:
+    return t.type != MX_INT8 and t.type != MX_INT32
+
+
 cdef int64_t _vector(const mx_grid* g, int what, const mx_tensor* a, const mx_tensor* c, int count) noexcept:
     """Neighbours that a work-item of a GPU may take at once: 16 bytes, where every row is made of such; 0: not any."""
-    cdef int64_t vec = 16 // type_size(<int> c.type)
+    cdef int64_t vec = _most(a, c)
     cdef int t, axis
-    if what > SCALE or a == NULL or a.type != c.type or c.type == MX_INT8 or c.type == MX_INT32:
+    if what <= CAST and not (_is_floating(a) and _is_floating(c)):
         return 0
-    if g.stride[0][4] != 1 or g.stride[1][4] != 1 or (count == 3 and g.stride[2][4] > 1):
+    if g.stride[0][4] != 1 or (a != NULL and g.stride[1][4] != 1) or (count == 3 and g.stride[2][4] > 1):
         return 0
     while vec > 1:
         fits = g.len[4] % vec == 0
@@ -251,12 +260,12 @@ cdef int64_t _vector(const mx_grid* g, int what, const mx_tensor* a, const mx_te
     return 1
 
 
-cdef bint _is_run(const mx_grid* g) noexcept:
-    """Whether the first two tensors have their rows one behind the other."""
+cdef bint _is_run(const mx_grid* g, int count) noexcept:
+    """Whether the first two tensors have their rows one behind the other each."""
     cdef int64_t step = g.len[4]
     cdef int axis
     for axis in range(MX_AXES - 2, -1, -1):
-        if g.len[axis] > 1 and (g.stride[0][axis] != step or g.stride[1][axis] != step):
+        if g.len[axis] > 1 and (g.stride[0][axis] != step or (count > 1 and g.stride[1][axis] != step)):
             return False
         step *= g.len[axis]
     return True

@@ -2,6 +2,7 @@
  * conv/nvidia/conv_args.h has the convolution that they take.
  */
 #include "conv/nvidia/conv_args.h"
+#include "include/async.h"
 #include "include/quotient.h"
 #include "include/warp.h"
 
@@ -23,13 +24,6 @@ static inline int2 mx_column_in_x(int column, int columns, const mx_nv_conv *g)
     const int tap = column / g->reduced, c = column - tap * g->reduced;
     const int dh = tap / g->taps_w * g->tap_h, dw = tap % g->taps_w * g->tap_w;
     return (int2)(c + dh * g->x_h + dw * g->x_w, column < columns ? dh << 16 | dw : 0x40000000);
-}
-
-static inline uint mx_shared(__local const void *p)
-{
-    uint address;
-    asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(address) : "l"((ulong)p));
-    return address;
 }
 
 /* VEC elements of 16 bits. */
@@ -66,21 +60,6 @@ static inline uint4 mx_turn(uint4 v, int lane)
 
 #define MX_TEXT_(a) #a
 #define MX_TEXT(a) MX_TEXT_(a)
-
-/* Copies into local memory behind the caller's back; without `valid` zeros are written and nothing is read. */
-#define MX_COPY_BYTES(cache, bytes, to, from, valid)                                                                  \
-    asm volatile("cp.async." cache ".shared.global [%0], [%1], " #bytes ", %2;" ::"r"(to), "l"((ulong)(from)),        \
-                 "r"((valid) ? bytes : 0) : "memory")
-#define MX_COPY16(to, from, valid) MX_COPY_BYTES("cg", 16, to, from, valid)
-/* The same through the L1, for what is read again soon, and for less than 16 bytes. */
-#define MX_COPY16_L1(to, from, valid) MX_COPY_BYTES("ca", 16, to, from, valid)
-#define MX_COPY8(to, from, valid) MX_COPY_BYTES("ca", 8, to, from, valid)
-#define MX_COPY4(to, from, valid) MX_COPY_BYTES("ca", 4, to, from, valid)
-/* The first `bytes` of 16, then zeros. */
-#define MX_COPY_FIRST(to, from, bytes)                                                                                \
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"((ulong)(from)), "r"(bytes) : "memory")
-#define MX_COMMIT() asm volatile("cp.async.commit_group;" ::: "memory")
-#define MX_WAIT(groups) asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory")
 
 /* From tap to tap until c is one of its channels, or there are no more taps. */
 #define MX_SKIP_TAPS(c, tap_h, tap_w)               \

@@ -29,8 +29,8 @@ def make(kind, attributes=(), finalize=True):
     return made
 
 
-def tensor(lens, virtual=False, dtype="float32", uid=None):
-    strides = TensorDescriptor(dtype, lens).strides
+def tensor(lens, virtual=False, dtype="float32", uid=None, strides=None):
+    strides = TensorDescriptor(dtype, lens).strides if strides is None else strides
     return make("TENSOR", [
         ("TENSOR_UNIQUE_ID", "INT64", next(COUNT) if uid is None else uid), ("TENSOR_DATA_TYPE", "DATA_TYPE", dtype),
         ("TENSOR_DIMENSIONS", "INT64", lens), ("TENSOR_STRIDES", "INT64", strides),
@@ -290,9 +290,9 @@ class Parts:
     def __init__(self, lens, scale, rng_settings=(), sum_lens=None, **alphas):
         self.lens, self.scale, self.rng_settings, self.alphas = lens, scale, rng_settings, alphas
         self.t, self.ops = {}, []
-        (n, h, s, d) = lens["Q"]
-        self.square, self.tall, self.turned = (n, h, s, s), (n, h, s, d), (n, h, d, s)
-        self.rows = sum_lens or (n, h, s, 1)
+        (n, h, s, d), (*_, t, w) = lens["Q"], lens["V"]
+        self.square, self.rows = (n, h, s, t), sum_lens or (n, h, s, 1)
+        self.turned = {"K": (n, h, d, t), "V": (n, h, w, t), "p": (n, h, t, s)}
 
     def __getitem__(self, name):
         if name not in self.t:
@@ -343,31 +343,31 @@ class Parts:
         p = self.muls(e, "ZInv")
         self.reduce("MAX", p, "AmaxS")
         p = self.muls(p, self.drawn(), "DropoutProbability", "ScaleS")
-        o = self.muls(self.product(p, "V", self.tall), "DescaleS", "DescaleV")
+        o = self.muls(self.product(p, "V", self.lens["O"]), "DescaleS", "DescaleV")
         self.reduce("MAX", o, "AmaxO")
         self.pw("MUL", o, "ScaleO", "O")
         return self
 
     def backward(self, inverse="DropoutProbability"):
-        s = self.pw("IDENTITY", self.product("Q", self.turn("K", self.turned), self.square), alpha1=self.scale)
+        s = self.pw("IDENTITY", self.product("Q", self.turn("K", self.turned["K"]), self.square), alpha1=self.scale)
         s = self.muls(s, "DescaleQ", "DescaleK")
         p, rnd = self.muls(self.pw("EXP", self.pw("SUB", s, "M")), "ZInv"), self.drawn()
         p = self.muls(p, rnd, inverse)
-        v = self.product(self.turn(self.muls(p, "ScaleS"), self.square), "DO", self.tall)
+        v = self.product(self.turn(self.muls(p, "ScaleS"), self.turned["p"]), "DO", self.lens["V"])
         v = self.muls(v, "DescaleS", "DescaleDO")
         self.reduce("MAX", v, "AmaxDV")
         self.pw("MUL", v, "ScaleDV", "DV")
-        d = self.product("DO", self.turn("V", self.turned), self.square)
+        d = self.product("DO", self.turn("V", self.turned["V"]), self.square)
         d = self.muls(d, "DescaleDO", "DescaleV", rnd, "DropoutProbability")
         r = self.muls(self.muls("DO", "DescaleDO"), self.muls("O", "DescaleO"), "DropoutProbability")
         b = self.pw("IDENTITY", self.pw("SUB", d, self.reduce("ADD", r)), alpha1=self.scale)
         b = self.muls(b, p)
         self.reduce("MAX", b, "AmaxDS")
         b = self.muls(b, "ScaleDS")
-        q = self.muls(self.product(b, "K", self.tall), "DescaleDS", "DescaleK")
+        q = self.muls(self.product(b, "K", self.lens["Q"]), "DescaleDS", "DescaleK")
         self.reduce("MAX", q, "AmaxDQ")
         self.pw("MUL", q, "ScaleDQ", "DQ")
-        k = self.muls(self.product(self.turn(b, self.square), "Q", self.tall), "DescaleDS", "DescaleQ")
+        k = self.muls(self.product(self.turn(b, self.turned["p"]), "Q", self.lens["K"]), "DescaleDS", "DescaleQ")
         self.reduce("MAX", k, "AmaxDK")
         self.pw("MUL", k, "ScaleDK", "DK")
         return self

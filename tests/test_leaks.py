@@ -18,9 +18,9 @@ import threading
 import time
 import weakref
 
+import drawn
 import numpy as np
 import pytest
-import random_operations
 from problems import DIRECTIONS, Problem
 from random_operations import OPERATIONS
 
@@ -480,8 +480,8 @@ def test_newer_descriptors_leave_nothing_behind(device_name, way, user_folder):
 def test_newer_operations_leave_nothing_behind(device_name, name, user_folder, monkeypatch):
     """The same problems over and over, with new descriptors and memory each time."""
     with miopyx.Handle(device_name) as handle, miopyx.Handle("host") as host:
-        monkeypatch.setattr(random_operations, "HANDLES", {"host": host})
-        monkeypatch.setattr(random_operations, "KIND", ["float32"])
+        monkeypatch.setattr(drawn, "HANDLES", {"host": host})
+        monkeypatch.setattr(drawn, "KIND", ["float32"])
 
         def cycle():
             for seed in range(2):

@@ -6,10 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import drawn
 import guarded
 import numpy as np
 import pytest
-import random_operations
 from guarded import Guarded, Pages
 from random_operations import OPERATIONS, Wrong, main, run_some
 
@@ -34,7 +34,7 @@ def _as_before(monkeypatch):
 @pytest.fixture
 def some(host, monkeypatch):
     """Return a function that runs problems of an operation on the host in this process."""
-    monkeypatch.setattr(random_operations, "HANDLES", {"host": host})
+    monkeypatch.setattr(drawn, "HANDLES", {"host": host})
     return lambda name, count=3, against="end", seed=1: run_some(name, "host", seed, 0, count, against, False,
                                                                    bytearray(8))
 
@@ -123,7 +123,7 @@ def test_a_changed_input_is_seen(some, monkeypatch):
         x.reshape(-1).view("u1")[0] ^= 1
 
     monkeypatch.setattr(miopyx, "miopenRoPEForward", writes)
-    monkeypatch.setattr(random_operations, "KIND", ["float32"])  # a bit of which the bound allows for
+    monkeypatch.setattr(drawn, "KIND", ["float32"])  # a bit of which the bound allows for
     texts = some("rope")
     assert any("an input changed" in text for text in texts), texts
 

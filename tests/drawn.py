@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import guarded
 import numpy as np
 import pytest
@@ -107,13 +109,14 @@ def flat(values):
 
 
 def is_short(given, changed):
-    """Return whether memory in `changed` is shorter than its descriptor, as it was not in `given`."""
-    before, now = list(flat(given)), list(flat(changed))
-    if len(before) != len(now):
-        return False
-    return any(isinstance(desc, TensorDescriptor) and isinstance(new, np.ndarray) and isinstance(old, np.ndarray)
-               and new.nbytes < old.nbytes == desc.nbytes for desc, old, new in zip(before, before[1:], now[1:],
-                                                                                   strict=False))
+    """Return whether memory behind a descriptor is shorter than that says in `changed`, not so in `given`."""
+    def pairs(values):
+        values = list(flat(values))
+        return [(desc, memory) for desc, memory in itertools.pairwise(values)
+                if isinstance(desc, TensorDescriptor) and isinstance(memory, np.ndarray)]
+
+    whole = {id(desc) for desc, memory in pairs(given) if memory.nbytes == desc.nbytes}
+    return any(id(desc) in whole and memory.nbytes < desc.nbytes for desc, memory in pairs(changed))
 
 
 def another(value, given, rng):

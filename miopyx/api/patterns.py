@@ -292,6 +292,7 @@ def _epilogue(order: list[BackendDescriptor], here: BackendDescriptor, preferred
     """Return z, bias, activation, their factors and the result of what follows a convolution; None where it is more."""
     alpha1, alpha2 = order[0].value("OPERATION_CONVOLUTION_FORWARD_ALPHA"), 1.0
     z = bias = activation = None
+    y = _tensors(order[-1])[1][0].desc
     for op in order[1:]:
         if op.kind != "OPERATION_POINTWISE" or activation is not None:
             return None
@@ -302,11 +303,11 @@ def _epilogue(order: list[BackendDescriptor], here: BackendDescriptor, preferred
             other, of_here, of_other = reads[1 - at], factors[at], factors[1 - at]
             if other.uid == here.uid or other.virtual:
                 return None
-            lens, y = other.desc.lens, here.desc
+            lens = other.desc.lens
             of_channels = len(lens) == len(y.lens) and lens == tuple(n if i == 1 else 1 for i, n in enumerate(y.lens))
             # What is before a z is scaled; a bias before it would be, too.
             may_be = {"z": z is None and (of_here == 1 or bias is None)
-                      and not (of_channels and (lens != y.lens or other.desc.dtype != y.dtype)),
+                      and (not of_channels or other.desc == y),
                       "bias": of_channels and bias is None and of_other == of_here == 1}
             if not any(may_be.values()):
                 return None

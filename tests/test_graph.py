@@ -208,6 +208,32 @@ def test_convolutions_with_what_follows(handle, rng, parts):
         near(got, want, terms)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("order", ["z bias", "bias z"])
+def test_one_pixel(handle, rng, dtype, order):
+    """An addend has the lengths of y and of a bias: the order, factors, types and strides say what it is."""
+    x, w = rng.standard_normal((1, 3, 3, 3)), rng.standard_normal((4, 3, 3, 3))
+    z, bias = rng.standard_normal((1, 4, 1, 1)), rng.standard_normal((1, 4, 1, 1))
+    x, w, z, bias = (a.astype(DTYPE[dtype]) for a in (x, w, z, bias))
+    tx, tw = tensor(x.shape, dtype=dtype), tensor(w.shape, dtype=dtype)
+    for kind, strides in ((dtype, None), ("float32", (8, 2, 2, 2)), (dtype, (8, 2, 2, 2))):
+        tz, ty = (tensor(z.shape, dtype=dtype, strides=strides) for _ in range(2))
+        tb = tensor(bias.shape, dtype=kind)
+        here, ops = tensor(z.shape, True, dtype), []
+        ops.append(forward(tx, tw, here, convolution((0, 0))))
+        for i, name in enumerate(order.split()):
+            after = tensor(z.shape, True, dtype) if i == 0 else ty
+            ops.append(pointwise("ADD", here, tz if name == "z" else tb, after, alpha2=0.5 if name == "z" else 1.0))
+            here = after
+        memory = [(tx, Tensor(handle, tx.desc, x)), (tw, Tensor(handle, tw.desc, w)), (tz, Tensor(handle, tz.desc, z)),
+                  (tb, Tensor(handle, tb.desc, bias)), (ty, Tensor(handle, ty.desc, None))]
+        plan = plans(handle, graph_of(handle, *ops))[0]
+        miopyx.miopenBackendExecute(handle, plan, pack({t.uid: one.argument() for t, one in memory}))
+        handle.finish()
+        want = np.einsum("kcrs,ncrs->nk", w.astype("f8"), x.astype("f8"))[..., None, None] + 0.5 * z + bias
+        np.testing.assert_allclose(memory[-1][1].values(), want, rtol=5e-3, atol=5e-2 if dtype == "float16" else 1e-4)
+
+
 UNARY = {"TANH_FWD": np.tanh, "SIGMOID_FWD": lambda v: 1 / (1 + np.exp(-v)), "ABS": np.abs, "IDENTITY": lambda v: v,
          "RELU_FWD": lambda v: np.maximum(v, 0), "ELU_FWD": lambda v: np.where(v > 0, v, np.expm1(v)),
          "SOFTPLUS_FWD": lambda v: np.log1p(np.exp(v))}
@@ -381,6 +407,23 @@ def small_attention():
     return {**dict.fromkeys(("Q", "K", "V", "O"), lens), "M": rows, "ZInv": rows, **dict.fromkeys(
         ("DescaleQ", "DescaleK", "DescaleV", "DescaleS", "ScaleS", "ScaleO", "AmaxS", "AmaxO", "DropoutProbability",
          "DropoutSeed", "DropoutOffset"), one)}
+
+
+@pytest.mark.parametrize("rank", [1, 3, 4])
+def test_attention_of_one_element(host, rank):
+    """O and its factor have one element each: O is the one of rank 4."""
+    one, number = (1, 1, 1, 1), (1,) * rank
+    lens = {**dict.fromkeys(("Q", "K", "V", "O", "DO", "M", "ZInv", "DQ", "DK", "DV"), one), **dict.fromkeys((
+        "DescaleQ", "DescaleK", "DescaleV", "DescaleS", "ScaleS", "DescaleO", "DescaleDO", "DescaleDS", "ScaleDS",
+        "ScaleDQ", "ScaleDK", "ScaleDV", "AmaxDQ", "AmaxDK", "AmaxDV", "AmaxDS", "DropoutProbability", "DropoutSeed",
+        "DropoutOffset"), number)}
+    for turn in (1, -1):
+        parts = Parts(lens, 0.5)
+        parts.t["r1"], muls = tensor(one, virtual=True), parts.muls
+        parts.muls = lambda x, *names, muls=muls, parts=parts, turn=turn: (
+            parts.pw("MUL", *("O", "DescaleO")[::turn], "r1") if x == "O" else muls(x, *names))
+        for plan in plans(host, parts.backward().graph(host)):
+            assert get(plan, "EXECUTION_PLAN_WORKSPACE_SIZE", "INT64") == (1, [0])
 
 
 NORMAL = [("RNG_DISTRIBUTION", "RNG_DISTRIBUTION", "MIOPEN_RNG_DISTRIBUTION_NORMAL")]

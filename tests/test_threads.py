@@ -463,7 +463,9 @@ def test_a_destroyed_handle_refuses_everything(device_name, rng):
 
 NEWER = ("layer norm", "group norm", "reduce", "one axis", "dropout", "cat", "glu", "prelu", "soft margin", "rope",
          "multi margin", "kthvalue", "getitem", "adam", "ctc", "rnn", "steps of rnn", "plan of fusion",
-         "convolution bias activation", "batch norm activation")
+         "convolution bias activation", "batch norm activation", "fused problems", "fused norms", "other problems",
+         "attention", "graph", "graph of a convolution", "graph of attention", "immediate", "op tensor", "softmax",
+         "activation", "batch norm", "pooling", "lrn")
 
 
 def together(work, count=8):

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import itertools
 import json
 import mmap
 import os
@@ -226,6 +227,35 @@ def run_rnn_steps(handle, rng):
         int(rng.integers(1, 3)), 1, some_lengths(rng, layout, False), layout))
 
 
+def run_rnn_parameters(handle, rng):
+    """Each matrix and bias of a recurrent layer's memory, read and written."""
+    mode, both, bias, dtype = int(rng.integers(4)), int(rng.integers(2)), int(rng.integers(2)), some_type(handle, rng)
+    hidden, layers = length(rng, 20), length(rng, 3)
+    rnn = miopyx.RNNDescriptor(hidden, layers, mode, both, bias, 0, dtype)
+    w_desc, part = TensorDescriptor(), TensorDescriptor()
+    step = TensorDescriptor(dtype, (length(rng, 4), length(rng, 20)))
+    miopyx.miopenGetRNNParamsDescriptor(handle, rnn, step, w_desc, dtype)
+    w = Tensor(handle, w_desc, rng.standard_normal(w_desc.lens))
+    memory, want = w.argument(), w.view().reshape(-1).copy()
+    for layer in range(layers * (1 + both)):
+        for number, what in itertools.product(range(2 * test_rnn.GATES[mode]), ("Param", "Bias")[:1 + bias]):
+            offset, size, get, put = (getattr(miopyx, f"miopen{name}RNNLayer{what}{end}") for name, end in (
+                ("Get", "Offset"), ("Get", "Size"), ("Get", ""), ("Set", "")))
+            at = offset(rnn, layer, step, number, part)
+            if not part.lens[-1]:
+                continue
+            assert size(handle, rnn, layer, *((step,) if what == "Param" else ()), number) == part.nbytes
+            out, new = Tensor(handle, part, None), Tensor(handle, part, rng.standard_normal(part.lens))
+            get(handle, rnn, layer, step, w_desc, memory, number, part, out.argument())
+            handle.finish()
+            own = slice(at, at + int(np.prod(part.lens)))
+            np.testing.assert_array_equal(out.values().reshape(-1), want[own].astype("f8"))
+            put(handle, rnn, layer, step, w_desc, memory, number, part, new.argument())
+            want[own] = new.view().reshape(-1)
+    handle.finish()
+    np.testing.assert_array_equal(w.values().reshape(-1), want.astype("f8"))
+
+
 def run_rnn_dropout(handle, rng):
     """Without wrong calls where states go on: one that is taken goes on, too."""
     evolves = bool(rng.integers(2))
@@ -296,6 +326,70 @@ def run_fusion_plan(handle, rng):
     miopyx.miopenDestroyFusionPlan(plan)
 
 
+def run_plan_of_norm(handle, rng):
+    """A fusion plan of a batch norm and an activation: the bits of the functions that have both."""
+    lens, dtype = list(some_lens(rng, 4, 5, 3000)), one_of(rng, "float32", "float32", some_type(handle, rng))
+    lens[0] += 3
+    x = TensorDescriptor(dtype, lens)
+    small, mode, epsilon, factor = TensorDescriptor(), int(rng.integers(2)), 1e-3, one_of(rng, 0.1, 1.0)
+    miopyx.miopenDeriveBNTensorDescriptor(small, x, mode)
+    number, direction = one_of(rng, 0, 3, 8), one_of(rng, "inference", "forward", "backward")
+    numbers = test_fusion.NUMBERS.get(number, (0.0, 0.0, 0.0))
+    activ, descs = miopyx.ActivationDescriptor(number, *numbers), (small,) * 4
+
+    def memory(desc, values=None):
+        return Tensor(handle, desc, values)
+
+    values = {name: rng.standard_normal(lens) for name in ("x", "dy")} | {
+        name: rng.uniform(0.5, 2, small.lens) for name in ("scale", "bias", "mean", "variance")}
+    running, saved, results = bool(rng.integers(2)), bool(rng.integers(2)), []
+    if running and direction == "forward" and Wrong.at_work:
+        Wrong.at_work.rng = None  # one that is taken would move the statistics, whose memory the plan's arguments hide
+    for planned in (False, True):
+        own = {name: memory(x if name in ("x", "dy") else small, its) for name, its in values.items()}
+        out, kept = memory(x), [memory(small), memory(small)]
+        first, y, *rest = (own[name].argument() for name in ("x", "dy", "scale", "bias"))
+        means = [own[name].argument() for name in ("mean", "variance")]
+        two, result = [t.argument() for t in kept], out.argument()
+        moved = means if running else [None, None]
+        if not planned and direction == "inference":
+            miopyx.miopenBatchNormForwardInferenceActivation(handle, mode, 1, 0, x, first, x, result, *descs, *rest,
+                                                             *means, epsilon, activ)
+        elif not planned and direction == "forward":
+            miopyx.miopenBatchNormForwardTrainingActivation(
+                handle, mode, 1, 0, x, first, x, result, *descs, *rest, factor, *moved, epsilon,
+                *(two if saved else (None, None)), activ)
+        elif not planned:  # a plan has no epsilon backward
+            miopyx.miopenBatchNormBackwardActivation(handle, mode, 1, 0, 1, 0, x, first, x, y, x, result, *descs, *rest,
+                                                     *two, 1e-5, *(means if saved else (None, None)), activ)
+        else:
+            plan, args = miopyx.miopenCreateFusionPlan(0, x), miopyx.miopenCreateOperatorArgs()
+            if direction == "inference":
+                op = miopyx.miopenCreateOpBatchNormInference(plan, mode, small)
+                miopyx.miopenSetOpArgsBatchNormInference(args, op, 1.0, 0.0, *rest, *means, epsilon)
+            elif direction == "forward":
+                op = miopyx.miopenCreateOpBatchNormForward(plan, mode, running)
+                miopyx.miopenSetOpArgsBatchNormForward(args, op, 1.0, 0.0, *rest, *(two if saved else (None, None)),
+                                                       *moved, factor, epsilon)
+            else:
+                op = miopyx.miopenCreateOpBatchNormBackward(plan, mode)
+                miopyx.miopenSetOpArgsBatchNormBackward(args, op, 1.0, 0.0, first, *rest, *two,
+                                                        *(means if saved else (None, None)))
+            if direction == "backward":
+                last = miopyx.miopenCreateOpActivationBackward(plan, number)
+                miopyx.miopenSetOpArgsActivBackward(args, last, 1.0, 0.0, None, None, *numbers)
+            else:
+                last = miopyx.miopenCreateOpActivationForward(plan, number)
+                miopyx.miopenSetOpArgsActivForward(args, last, 1.0, 0.0, *numbers)
+            miopyx.miopenCompileFusionPlan(handle, plan)
+            assert miopyx.miopenFusionPlanGetWorkSpaceSize(handle, plan, 1) == 0
+            miopyx.miopenExecuteFusionPlan(handle, plan, x, y if direction == "backward" else first, x, result, args)
+        handle.finish()
+        results.append([t.values() for t in (out, *kept, own["mean"], own["variance"])])
+    for got, want in zip(*results, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def run_setters(handle, rng):
     """What sets a descriptor takes what it is given, or leaves the descriptor as it was."""
     conv, desc, data = test_fusion.layer(handle, rng)
@@ -330,6 +424,10 @@ def run_setters(handle, rng):
         (miopyx.miopenCreateOpBiasForward, plan, desc["channel"]),
         (miopyx.miopenCreateOpBatchNormInference, plan, 1, desc["channel"]),
         (miopyx.miopenCreateOpActivationForward, plan, 3),
+        (miopyx.miopenCreateOpBatchNormForward, plan, 1, True), (miopyx.miopenCreateOpBatchNormBackward, plan, 1),
+        (miopyx.miopenCreateOpActivationBackward, plan, 3), (miopyx.miopenFusionPlanConvolutionGetAlgo, plan, 3),
+        (miopyx.miopenFusionPlanConvolutionSetAlgo, plan, 1),
+        *setters(),
         (miopyx.miopenFusionPlanGetOp, plan, 1), (miopyx.miopenCreateFusionPlan, 0, desc["x"]),
         (miopyx.miopenCreateConvProblem, conv, 1),
     )
@@ -349,14 +447,51 @@ def run_setters(handle, rng):
     memory.fetch()
 
 
+def setters():
+    """Calls that set a descriptor, and ask one, that need nothing else."""
+    x, w, new = TensorDescriptor("float32", (2, 3, 6, 7)), TensorDescriptor("float32", (4, 3, 3, 3)), TensorDescriptor
+    conv, pool, act = miopyx.ConvolutionDescriptor, miopyx.miopenCreatePoolingDescriptor, miopyx.ActivationDescriptor
+    options, norm = miopyx.miopenCreateFindOptions, miopyx.LRNDescriptor
+    return (
+        (miopyx.miopenSet4dTensorDescriptor, new(), 1, 2, 3, 4, 5),
+        (miopyx.miopenSet4dTensorDescriptorEx, new(), 1, 2, 3, 4, 5, 60, 20, 5, 1),
+        (miopyx.miopenSetNdTensorDescriptorWithLayout, new(), 1, 0, [2, 3, 4, 5], 4),
+        (miopyx.miopenSetTensorDescriptor, new(), 1, 3, [2, 3, 4], [12, 4, 1]),
+        (miopyx.miopenSetTensorDescriptorV2, new(), 1, 3, [2, 3, 4], [12, 4, 1]),
+        (miopyx.miopenSetTensorCastType, new(), 1), (miopyx.miopenGetTensorNumBytes, x),
+        (miopyx.miopenInitConvolutionDescriptor, conv((1, 1)), 0, 1, 1, 1, 1, 1, 1),
+        (miopyx.miopenInitConvolutionNdDescriptor, conv((1, 1)), 2, [1, 1], [1, 1], [1, 1], 0),
+        (miopyx.miopenSetConvolutionGroupCount, conv((1, 1)), 1),
+        (miopyx.miopenSetTransposeConvOutputPadding, conv((1, 1)), 0, 0),
+        (miopyx.miopenSetTransposeConvNdOutputPadding, conv((1, 1)), 2, [0, 0]),
+        (miopyx.miopenSetConvolutionAttribute, conv((1, 1)), 1, 1),
+        (miopyx.miopenGetConvolutionForwardOutputDim, conv((1, 1)), x, w),
+        (miopyx.miopenGetConvolutionNdForwardOutputDim, conv((1, 1)), x, w),
+        (miopyx.miopenSetPoolingIndexType, pool(), 1), (miopyx.miopenSetPoolingWorkSpaceIndexMode, pool(), 1),
+        (miopyx.miopenSet2dPoolingDescriptor, pool(), 0, 2, 2, 0, 0, 2, 2),
+        (miopyx.miopenSetNdPoolingDescriptor, pool(), 0, 2, [2, 2], [0, 0], [2, 2]),
+        (miopyx.miopenGetPoolingForwardOutputDim, miopyx.PoolingDescriptor(0, (2, 2), (0, 0), (2, 2)), x),
+        (miopyx.miopenSetLRNDescriptor, norm(0, 5, 0.5, 0.75, 1.0), 0, 5, 0.5, 0.75, 1.0),
+        (miopyx.miopenSetActivationDescriptor, act(3), 8, 0.1, 0.0, 0.0),
+        (miopyx.miopenSetSoftmaxDescriptor, miopyx.SoftmaxDescriptor(), 1.0, 0.0, 1, 1),
+        (miopyx.miopenSetMhaDescriptor, miopyx.MhaDescriptor(), 0.5),
+        (miopyx.miopenSetFindOptionAttachBinaries, options(), 1),
+        (miopyx.miopenCreateMhaProblem, miopyx.MhaDescriptor(), 0),
+        (miopyx.miopenCreateActivationProblem, act(3), 0), (miopyx.miopenCreateBatchnormProblem, 1, True, 0),
+        (miopyx.miopenCreateBiasProblem, 0), (miopyx.miopenCreateSoftmaxProblem, miopyx.SoftmaxDescriptor(), 1),
+    )
+
+
 OPERATIONS = {
     **{f"{kind} norm": run_norm(kind) for kind in test_layernorm.KINDS},
     "reduce": run_reduce, "one axis": run_one_axis, "dropout": run_dropout, "cat": run_cat, "glu": run_glu,
     "prelu": run_prelu, "soft margin": run_soft_margin, "rope": run_rope, "multi margin": run_multi_margin,
     "kthvalue": run_kthvalue, "getitem": run_getitem, "adam": run_adam, "ctc": run_ctc, "rnn": run_rnn,
+    "rnn parameters": run_rnn_parameters,
     "steps of rnn": run_rnn_steps, "dropout in rnn": run_rnn_dropout, "batch norm activation": run_norm_activation,
     "fusion": run_fusion, "convolution bias activation": run_convolution_bias_activation,
-    "plan of fusion": run_fusion_plan, "find 2.0": random_find2.run_find2, "fused problems": random_find2.run_fused,
+    "plan of fusion": run_fusion_plan, "plan of norm": run_plan_of_norm, "find 2.0": random_find2.run_find2,
+    "fused problems": random_find2.run_fused,
     "fused norms": random_find2.run_fused_norm, "other problems": random_find2.run_another_door,
     "attention": random_find2.run_attention, "foreign solutions": random_find2.run_foreign, "setters": run_setters,
     "immediate": random_first.run_immediate, "convolution by algorithm": random_first.run_convolution,

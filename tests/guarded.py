@@ -100,7 +100,10 @@ class Guarded:
     def __init__(self, handle: miopyx.Handle, nbytes: int, fill: int, shift: int = 0, copied: bool = False) -> None:
         self.handle, self.nbytes, self.begin, self.fetched = handle, nbytes, GUARD + shift, False
         self.in_place = handle.device.is_host or (handle.device.shares_memory and not copied)
-        self.memory, self.begin = between_guards(nbytes, self.begin)
+        # On a device a workspace begins on a grid of 16 bytes, so it ends on one, too.
+        grid = 16 if Pages.against and not self.in_place and type(self) is Guarded else 1
+        self.memory, self.begin = between_guards(-(-nbytes // grid) * grid, self.begin)
+        self.memory[self.begin + nbytes:] = 0xA5
         self.inner[...] = fill
 
     @property

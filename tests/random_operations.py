@@ -1,4 +1,4 @@
-"""Random problems of the operations that came after convolution, pooling, softmax and the like.
+"""Random problems of all operations, by each door: functions, plans, Find 2.0, graphs.
 
     python -P tests/random_operations.py                                            all, 100 problems of each
     python -P tests/random_operations.py --operation rnn ctc --device host --count 5000 --seed 7 --against begin
@@ -18,8 +18,8 @@ problem N of the host; `--plain` leaves the wrong calls out.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import faulthandler
+import itertools
 import json
 import mmap
 import os
@@ -30,25 +30,30 @@ import tempfile
 import time
 import traceback
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import miopyx
-from miopyx import MIOpenError, RNNDescriptor, TensorDescriptor
+from miopyx import MIOpenError, TensorDescriptor
 from miopyx.device import devices
 from miopyx.problem._rnn import SeqTensorDescriptor
 from miopyx.runtime import programs
 
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+import cuda_stub
+import drawn
 import guarded
+import random_find2
+import random_first
+import random_graphs
 import test_adam
 import test_batchnorm_activation
 import test_cat
 import test_ctc
 import test_dropout
 import test_elements
-import test_find2
 import test_fusion
 import test_getitem
 import test_kthvalue
@@ -56,55 +61,24 @@ import test_layernorm
 import test_multimargin
 import test_reduce
 import test_rnn
-from cases_reader import conv_case
+from drawn import (
+    HOST,
+    KNOWN,
+    another,
+    flat,
+    handle_of,
+    length,
+    one_of,
+    some_convolution,
+    some_layer,
+    some_layouts,
+    some_lens,
+    some_type,
+)
 from guarded import DTYPE, LAYOUTS, Tensor
 from solver_checks import Example
 
-TYPES = ("float32", "float16", "bfloat16", "float64")
-PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 61, 67, 127, 131, 257, 521, 1021, 2053)
-KIND: list[str] = []  # the one type of a process, whose programs would else be too many
 SHOWS = os.environ.get("SHOW_WRONG_CALLS") == "1"
-
-
-# What is drawn
-
-
-def one_of(rng, *values):
-    return values[int(rng.integers(len(values)))]
-
-
-def length(rng, most):
-    """1, a prime, a power of two or beside one, or anything up to `most`."""
-    kind = rng.integers(5)
-    if kind == 0:
-        return 1
-    if kind == 1:
-        return int(rng.choice([n for n in PRIMES if n <= most] or [1]))
-    if kind == 2:
-        return min(most, max(1, (1 << int(rng.integers(0, most.bit_length() + 1))) + int(rng.integers(-1, 2))))
-    return int(rng.integers(1, most + 1))
-
-
-def some_lens(rng, low=1, high=5, most=2000):
-    """Lengths whose product is at most `most`, seldom far below."""
-    rank, left = int(rng.integers(low, high + 1)), int(most ** rng.random() ** 0.3)
-    lens, each = [1] * rank, left ** (1.6 / max(rank, 1))
-    for axis in rng.permutation(rank):
-        lens[axis] = length(rng, max(1, min(left, int(each))))
-        left //= lens[axis]
-    return tuple(lens)
-
-
-def some_type(handle, rng):
-    return KIND[0] if KIND else any_type(handle, rng)
-
-
-def any_type(handle, rng):
-    return one_of(rng, *(TYPES if handle.device.fp64 or handle.device.is_host else TYPES[:3]))
-
-
-def some_layouts(rng, count=2):
-    return tuple(one_of(rng, *LAYOUTS) for _ in range(count))
 
 
 # One problem of each operation
@@ -153,7 +127,7 @@ def run_dropout(handle, rng):
 
 
 def run_cat(handle, rng):
-    kinds = [*TYPES, "int8", "int32", "int64", "float8_e4m3fn"]
+    kinds = [*drawn.TYPES, "int8", "int32", "int64", "float8_e4m3fn"]
     DTYPE.setdefault("int64", np.dtype("i8"))
     lens = some_lens(rng, most=300)
     axis, count = int(rng.integers(len(lens))), int(rng.integers(1, 16))
@@ -253,6 +227,35 @@ def run_rnn_steps(handle, rng):
         int(rng.integers(1, 3)), 1, some_lengths(rng, layout, False), layout))
 
 
+def run_rnn_parameters(handle, rng):
+    """Each matrix and bias of a recurrent layer's memory, read and written."""
+    mode, both, bias, dtype = int(rng.integers(4)), int(rng.integers(2)), int(rng.integers(2)), some_type(handle, rng)
+    hidden, layers = length(rng, 20), length(rng, 3)
+    rnn = miopyx.RNNDescriptor(hidden, layers, mode, both, bias, 0, dtype)
+    w_desc, part = TensorDescriptor(), TensorDescriptor()
+    step = TensorDescriptor(dtype, (length(rng, 4), length(rng, 20)))
+    miopyx.miopenGetRNNParamsDescriptor(handle, rnn, step, w_desc, dtype)
+    w = Tensor(handle, w_desc, rng.standard_normal(w_desc.lens))
+    memory, want = w.argument(), w.view().reshape(-1).copy()
+    for layer in range(layers * (1 + both)):
+        for number, what in itertools.product(range(2 * test_rnn.GATES[mode]), ("Param", "Bias")[:1 + bias]):
+            offset, size, get, put = (getattr(miopyx, f"miopen{name}RNNLayer{what}{end}") for name, end in (
+                ("Get", "Offset"), ("Get", "Size"), ("Get", ""), ("Set", "")))
+            at = offset(rnn, layer, step, number, part)
+            if not part.lens[-1]:
+                continue
+            assert size(handle, rnn, layer, *((step,) if what == "Param" else ()), number) == part.nbytes
+            out, new = Tensor(handle, part, None), Tensor(handle, part, rng.standard_normal(part.lens))
+            get(handle, rnn, layer, step, w_desc, memory, number, part, out.argument())
+            handle.finish()
+            own = slice(at, at + int(np.prod(part.lens)))
+            np.testing.assert_array_equal(out.values().reshape(-1), want[own].astype("f8"))
+            put(handle, rnn, layer, step, w_desc, memory, number, part, new.argument())
+            want[own] = new.view().reshape(-1)
+    handle.finish()
+    np.testing.assert_array_equal(w.values().reshape(-1), want.astype("f8"))
+
+
 def run_rnn_dropout(handle, rng):
     """Without wrong calls where states go on: one that is taken goes on, too."""
     evolves = bool(rng.integers(2))
@@ -276,27 +279,11 @@ def run_norm_activation(handle, rng):
         factor=one_of(rng, 0.1, 0.0, 1.0)).check(handle)
 
 
-def some_convolution(rng, most=12):
-    spatial = one_of(rng, 1, 2, 2, 3) if most > 8 else 2
-    filters = tuple(one_of(rng, 1, 1, 3, 2) for _ in range(spatial))
-    lens = tuple(length(rng, most) + f - 1 for f in filters)
-    groups = one_of(rng, 1, 1, 1, 2, 3)
-    return conv_case(length(rng, 3), groups * length(rng, 9), groups * length(rng, 9), lens, filters,
-                     tuple(int(rng.integers(0, f)) for f in filters),
-                     tuple(int(v) for v in rng.integers(1, 3, spatial)), groups=groups)
-
-
 def run_fusion(handle, rng):
     """A solver of a convolution with a bias, a batch norm and an activation, by a plan."""
     example = Example(some_convolution(rng), some_type(handle, rng), one_of(rng, *LAYOUTS), rng, HOST())
     able = [s for s in test_fusion.registry.CONV if s.why_not(handle.device, example.problem(0)) is None]
     test_fusion.check(handle, example, able[int(rng.integers(len(able)))], rng)
-
-
-def some_layer(handle, rng):
-    groups = one_of(rng, 1, 1, 2)
-    lens = (length(rng, 3), groups * length(rng, 5), length(rng, 12), length(rng, 12))
-    return test_fusion.layer(handle, rng, "float32", lens, groups * length(rng, 7), groups)
 
 
 def run_convolution_bias_activation(handle, rng):
@@ -339,71 +326,68 @@ def run_fusion_plan(handle, rng):
     miopyx.miopenDestroyFusionPlan(plan)
 
 
-def run_find2(handle, rng):
-    """A solution that was found, saved and loaded; saved bytes that were damaged or forged."""
-    example = Example(some_convolution(rng, 7), "float32", "packed", rng, HOST())
-    direction = int(rng.integers(3))
-    found = miopyx.miopenFindSolutions(handle, test_find2.described(example, direction), None, 99)
-    solution = found[int(rng.integers(len(found)))]
-    data = miopyx.miopenSaveSolution(solution)
-    loaded = miopyx.miopenLoadSolution(data, len(data))
-    solver = test_find2.registry.BY_ID[miopyx.miopenGetSolutionSolverId(solution)]
-    got = test_find2.solve(handle, example, direction, one_of(rng, solution, loaded), rng)
-    test_find2.verify(handle, example, direction, got, solver)
-    for _ in range(20):
-        bad = bytearray(data)
-        kind = rng.integers(3)
-        if kind == 0:
-            bad = bad[:int(rng.integers(len(bad)))]
-        elif kind == 1:
-            bad[int(rng.integers(len(bad)))] ^= 1 << int(rng.integers(8))
+def run_plan_of_norm(handle, rng):
+    """A fusion plan of a batch norm and an activation: the bits of the functions that have both."""
+    lens, dtype = list(some_lens(rng, 4, 5, 3000)), one_of(rng, "float32", "float32", some_type(handle, rng))
+    lens[0] += 3
+    x = TensorDescriptor(dtype, lens)
+    small, mode, epsilon, factor = TensorDescriptor(), int(rng.integers(2)), 1e-3, one_of(rng, 0.1, 1.0)
+    miopyx.miopenDeriveBNTensorDescriptor(small, x, mode)
+    number, direction = one_of(rng, 0, 3, 8), one_of(rng, "inference", "forward", "backward")
+    numbers = test_fusion.NUMBERS.get(number, (0.0, 0.0, 0.0))
+    activ, descs = miopyx.ActivationDescriptor(number, *numbers), (small,) * 4
+
+    def memory(desc, values=None):
+        return Tensor(handle, desc, values)
+
+    values = {name: rng.standard_normal(lens) for name in ("x", "dy")} | {
+        name: rng.uniform(0.5, 2, small.lens) for name in ("scale", "bias", "mean", "variance")}
+    running, saved, results = bool(rng.integers(2)), bool(rng.integers(2)), []
+    if running and direction == "forward" and Wrong.at_work:
+        Wrong.at_work.rng = None  # one that is taken would move the statistics, whose memory the plan's arguments hide
+    for planned in (False, True):
+        own = {name: memory(x if name in ("x", "dy") else small, its) for name, its in values.items()}
+        out, kept = memory(x), [memory(small), memory(small)]
+        first, y, *rest = (own[name].argument() for name in ("x", "dy", "scale", "bias"))
+        means = [own[name].argument() for name in ("mean", "variance")]
+        two, result = [t.argument() for t in kept], out.argument()
+        moved = means if running else [None, None]
+        if not planned and direction == "inference":
+            miopyx.miopenBatchNormForwardInferenceActivation(handle, mode, 1, 0, x, first, x, result, *descs, *rest,
+                                                             *means, epsilon, activ)
+        elif not planned and direction == "forward":
+            miopyx.miopenBatchNormForwardTrainingActivation(
+                handle, mode, 1, 0, x, first, x, result, *descs, *rest, factor, *moved, epsilon,
+                *(two if saved else (None, None)), activ)
+        elif not planned:  # a plan has no epsilon backward
+            miopyx.miopenBatchNormBackwardActivation(handle, mode, 1, 0, 1, 0, x, first, x, y, x, result, *descs, *rest,
+                                                     *two, 1e-5, *(means if saved else (None, None)), activ)
         else:
-            at, other = rng.integers(0, len(bad), 2)
-            bad[int(at):int(at) + 9] = data[int(other):int(other) + 9]
-        if bad == data:
-            continue
-        try:
-            miopyx.miopenLoadSolution(bytes(bad), len(bad))
-        except MIOpenError:
-            continue
-        raise AssertionError(f"damaged bytes were taken: {bytes(bad)!r}")
-    run_forged(handle, example, direction, data, rng)
-
-
-def run_forged(handle, example, direction, data, rng):
-    """Bytes with a digest that fits, of which one field is another: refused, or run without harm."""
-    body = json.loads(data.split(b"\n", 2)[2])
-    values = (0, -1, 1, 3, 1 << 31, 1 << 63, 1 << 70, None, "x", [], {}, 0.5, True, [1], "float64")
-    for _ in range(5):
-        fields = json.loads(json.dumps(body))
-        place = fields
-        while True:
-            keys = list(place) if isinstance(place, dict) else list(range(len(place)))
-            key = keys[int(rng.integers(len(keys)))]
-            if isinstance(place[key], dict | list) and place[key] and rng.integers(4):
-                place = place[key]
-                continue
-            place[key] = values[int(rng.integers(len(values)))]
-            break
-        bad = test_find2.forged(data, **fields)
-        with contextlib.suppress(MIOpenError):
-            solution = miopyx.miopenLoadSolution(bad, len(bad))
-            size = miopyx.miopenGetSolutionWorkspaceSize(solution)
-            if size < 1 << 20:
-                test_find2.solve(handle, example, direction, solution, rng)
-
-
-def run_foreign(handle, rng):
-    """Solutions of the other devices."""
-    example = Example(some_convolution(rng, 7), "float32", "packed", rng, HOST())
-    for name in KNOWN:
-        other = handle_of(name)
-        if other.device.name == handle.device.name:
-            continue
-        solution = miopyx.miopenFindSolutions(other, test_find2.described(example, 0), None, 1)[0]
-        data = miopyx.miopenSaveSolution(solution)
-        with pytest.raises(MIOpenError):
-            test_find2.solve(handle, example, 0, miopyx.miopenLoadSolution(data, len(data)), rng)
+            plan, args = miopyx.miopenCreateFusionPlan(0, x), miopyx.miopenCreateOperatorArgs()
+            if direction == "inference":
+                op = miopyx.miopenCreateOpBatchNormInference(plan, mode, small)
+                miopyx.miopenSetOpArgsBatchNormInference(args, op, 1.0, 0.0, *rest, *means, epsilon)
+            elif direction == "forward":
+                op = miopyx.miopenCreateOpBatchNormForward(plan, mode, running)
+                miopyx.miopenSetOpArgsBatchNormForward(args, op, 1.0, 0.0, *rest, *(two if saved else (None, None)),
+                                                       *moved, factor, epsilon)
+            else:
+                op = miopyx.miopenCreateOpBatchNormBackward(plan, mode)
+                miopyx.miopenSetOpArgsBatchNormBackward(args, op, 1.0, 0.0, first, *rest, *two,
+                                                        *(means if saved else (None, None)))
+            if direction == "backward":
+                last = miopyx.miopenCreateOpActivationBackward(plan, number)
+                miopyx.miopenSetOpArgsActivBackward(args, last, 1.0, 0.0, None, None, *numbers)
+            else:
+                last = miopyx.miopenCreateOpActivationForward(plan, number)
+                miopyx.miopenSetOpArgsActivForward(args, last, 1.0, 0.0, *numbers)
+            miopyx.miopenCompileFusionPlan(handle, plan)
+            assert miopyx.miopenFusionPlanGetWorkSpaceSize(handle, plan, 1) == 0
+            miopyx.miopenExecuteFusionPlan(handle, plan, x, y if direction == "backward" else first, x, result, args)
+        handle.finish()
+        results.append([t.values() for t in (out, *kept, own["mean"], own["variance"])])
+    for got, want in zip(*results, strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 def run_setters(handle, rng):
@@ -440,6 +424,10 @@ def run_setters(handle, rng):
         (miopyx.miopenCreateOpBiasForward, plan, desc["channel"]),
         (miopyx.miopenCreateOpBatchNormInference, plan, 1, desc["channel"]),
         (miopyx.miopenCreateOpActivationForward, plan, 3),
+        (miopyx.miopenCreateOpBatchNormForward, plan, 1, True), (miopyx.miopenCreateOpBatchNormBackward, plan, 1),
+        (miopyx.miopenCreateOpActivationBackward, plan, 3), (miopyx.miopenFusionPlanConvolutionGetAlgo, plan, 3),
+        (miopyx.miopenFusionPlanConvolutionSetAlgo, plan, 1),
+        *setters(),
         (miopyx.miopenFusionPlanGetOp, plan, 1), (miopyx.miopenCreateFusionPlan, 0, desc["x"]),
         (miopyx.miopenCreateConvProblem, conv, 1),
     )
@@ -459,114 +447,65 @@ def run_setters(handle, rng):
     memory.fetch()
 
 
+def setters():
+    """Calls that set a descriptor, and ask one, that need nothing else."""
+    x, w, new = TensorDescriptor("float32", (2, 3, 6, 7)), TensorDescriptor("float32", (4, 3, 3, 3)), TensorDescriptor
+    conv, pool, act = miopyx.ConvolutionDescriptor, miopyx.miopenCreatePoolingDescriptor, miopyx.ActivationDescriptor
+    options, norm = miopyx.miopenCreateFindOptions, miopyx.LRNDescriptor
+    return (
+        (miopyx.miopenSet4dTensorDescriptor, new(), 1, 2, 3, 4, 5),
+        (miopyx.miopenSet4dTensorDescriptorEx, new(), 1, 2, 3, 4, 5, 60, 20, 5, 1),
+        (miopyx.miopenSetNdTensorDescriptorWithLayout, new(), 1, 0, [2, 3, 4, 5], 4),
+        (miopyx.miopenSetTensorDescriptor, new(), 1, 3, [2, 3, 4], [12, 4, 1]),
+        (miopyx.miopenSetTensorDescriptorV2, new(), 1, 3, [2, 3, 4], [12, 4, 1]),
+        (miopyx.miopenSetTensorCastType, new(), 1), (miopyx.miopenGetTensorNumBytes, x),
+        (miopyx.miopenInitConvolutionDescriptor, conv((1, 1)), 0, 1, 1, 1, 1, 1, 1),
+        (miopyx.miopenInitConvolutionNdDescriptor, conv((1, 1)), 2, [1, 1], [1, 1], [1, 1], 0),
+        (miopyx.miopenSetConvolutionGroupCount, conv((1, 1)), 1),
+        (miopyx.miopenSetTransposeConvOutputPadding, conv((1, 1)), 0, 0),
+        (miopyx.miopenSetTransposeConvNdOutputPadding, conv((1, 1)), 2, [0, 0]),
+        (miopyx.miopenSetConvolutionAttribute, conv((1, 1)), 1, 1),
+        (miopyx.miopenGetConvolutionForwardOutputDim, conv((1, 1)), x, w),
+        (miopyx.miopenGetConvolutionNdForwardOutputDim, conv((1, 1)), x, w),
+        (miopyx.miopenSetPoolingIndexType, pool(), 1), (miopyx.miopenSetPoolingWorkSpaceIndexMode, pool(), 1),
+        (miopyx.miopenSet2dPoolingDescriptor, pool(), 0, 2, 2, 0, 0, 2, 2),
+        (miopyx.miopenSetNdPoolingDescriptor, pool(), 0, 2, [2, 2], [0, 0], [2, 2]),
+        (miopyx.miopenGetPoolingForwardOutputDim, miopyx.PoolingDescriptor(0, (2, 2), (0, 0), (2, 2)), x),
+        (miopyx.miopenSetLRNDescriptor, norm(0, 5, 0.5, 0.75, 1.0), 0, 5, 0.5, 0.75, 1.0),
+        (miopyx.miopenSetActivationDescriptor, act(3), 8, 0.1, 0.0, 0.0),
+        (miopyx.miopenSetSoftmaxDescriptor, miopyx.SoftmaxDescriptor(), 1.0, 0.0, 1, 1),
+        (miopyx.miopenSetMhaDescriptor, miopyx.MhaDescriptor(), 0.5),
+        (miopyx.miopenSetFindOptionAttachBinaries, options(), 1),
+        (miopyx.miopenCreateMhaProblem, miopyx.MhaDescriptor(), 0),
+        (miopyx.miopenCreateActivationProblem, act(3), 0), (miopyx.miopenCreateBatchnormProblem, 1, True, 0),
+        (miopyx.miopenCreateBiasProblem, 0), (miopyx.miopenCreateSoftmaxProblem, miopyx.SoftmaxDescriptor(), 1),
+    )
+
+
 OPERATIONS = {
     **{f"{kind} norm": run_norm(kind) for kind in test_layernorm.KINDS},
     "reduce": run_reduce, "one axis": run_one_axis, "dropout": run_dropout, "cat": run_cat, "glu": run_glu,
     "prelu": run_prelu, "soft margin": run_soft_margin, "rope": run_rope, "multi margin": run_multi_margin,
     "kthvalue": run_kthvalue, "getitem": run_getitem, "adam": run_adam, "ctc": run_ctc, "rnn": run_rnn,
+    "rnn parameters": run_rnn_parameters,
     "steps of rnn": run_rnn_steps, "dropout in rnn": run_rnn_dropout, "batch norm activation": run_norm_activation,
     "fusion": run_fusion, "convolution bias activation": run_convolution_bias_activation,
-    "plan of fusion": run_fusion_plan, "find 2.0": run_find2, "foreign solutions": run_foreign, "setters": run_setters,
+    "plan of fusion": run_fusion_plan, "plan of norm": run_plan_of_norm, "find 2.0": random_find2.run_find2,
+    "fused problems": random_find2.run_fused,
+    "fused norms": random_find2.run_fused_norm, "other problems": random_find2.run_another_door,
+    "attention": random_find2.run_attention, "foreign solutions": random_find2.run_foreign, "setters": run_setters,
+    "immediate": random_first.run_immediate, "convolution by algorithm": random_first.run_convolution,
+    "op tensor": random_first.run_op_tensor, "fill and scale": random_first.run_fill_and_scale,
+    "transform": random_first.run_transform, "bias functions": random_first.run_bias_functions,
+    "pooling": random_first.run_pooling, "lrn": random_first.run_lrn, "softmax": random_find2.run_softmax,
+    "activation": random_find2.run_activation, "batch norm": random_find2.run_batch_norm,
+    "graph": random_graphs.run_graph, "graph of a convolution": random_graphs.run_convolution,
+    "graph of attention": random_graphs.run_attention, "other graphs": random_graphs.run_other,
+    "attributes": random_graphs.run_attributes,
 }
-KNOWN: list[str] = []
-HANDLES: dict[str, miopyx.Handle] = {}
-
-
-def handle_of(name):
-    """The handle of a device; of one that ends with "+gpu", one that is taken for a GPU."""
-    if name not in HANDLES:
-        plain, _, pretended = name.partition("+")
-        if pretended:
-            known = devices.find(plain)
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(devices, "find", lambda _: known._replace(kind="gpu"))
-                HANDLES[name] = miopyx.Handle(plain)
-        else:
-            HANDLES[name] = miopyx.Handle(plain)
-    return HANDLES[name]
-
-
-def HOST():
-    return handle_of("host")
 
 
 # Calls of which an argument is another one
-
-
-def flat(values):
-    for value in values:
-        if isinstance(value, list | tuple):
-            yield from flat(value)
-        else:
-            yield value
-
-
-def another(value, given, rng):
-    """Something else in an argument's place."""
-    if not rng.integers(8):
-        return one_of(rng, None, "x", -1, 1.5, TensorDescriptor(), np.zeros(0, "u1"), object(), [])
-    if isinstance(value, TensorDescriptor):
-        return another_tensor(value, rng)
-    if isinstance(value, SeqTensorDescriptor):
-        kind, layout, steps, batch, vector, lengths, _ = miopyx.miopenGetRNNDataSeqTensorDescriptor(value, None)
-        change = [kind, layout, steps, batch, vector, lengths]
-        change[int(rng.choice([0, 1, 2, 4]))] = int(rng.integers(1, 4))
-        try:
-            return SeqTensorDescriptor(*change)
-        except MIOpenError:
-            return SeqTensorDescriptor()
-    if isinstance(value, RNNDescriptor):
-        return RNNDescriptor(one_of(rng, 1, 6, 2**20, 2**31 - 1), one_of(rng, 1, 2, 3, 9), int(rng.integers(4)),
-                             int(rng.integers(2)), int(rng.integers(2)), int(rng.integers(2)), one_of(rng, *TYPES))
-    if isinstance(value, np.ndarray):
-        line = value.reshape(-1)
-        if not line.size:
-            return None
-        size = max(1, line.size // 2)
-        # What is left ends where it ended, or begins where it began: whoever reads on meets the page.
-        short = (line[1:], line[size:]) if guarded.Pages.against == "end" else (line[:-1], line[:size])
-        read_only = value.view()
-        read_only.flags.writeable = False
-        others = [a for a in flat(given) if isinstance(a, np.ndarray)]
-        return one_of(rng, *short, *short, line[::2], line.astype("f8"), read_only, one_of(rng, *others), None)
-    if isinstance(value, bool):
-        return one_of(rng, 2, -1, None, "x")
-    if isinstance(value, int | np.integer):
-        value = int(value)
-        return one_of(rng, -1, 0, value - 1, value + 1, value // 2, 2 * value, 2**31 - 1, 2**31, 2**63 - 1, 2**63,
-                      2**64, -2**63, None, 0.5, np.int64(value))
-    if isinstance(value, float):
-        return one_of(rng, np.nan, np.inf, -1.0, 0.0, 1e39, 1e-320, None, "x", 10**400)
-    if isinstance(value, list | tuple):
-        if not value or rng.integers(3):
-            return one_of(rng, value[:-1], [*value, *value], None, list(value)[::-1], (), [None] * len(value))
-        changed = list(value)
-        at = int(rng.integers(len(changed)))
-        changed[at] = another(changed[at], given, rng)
-        return changed
-    return None
-
-
-def another_tensor(desc, rng):
-    lens, strides, dtype = list(desc.lens), list(desc.strides), desc.dtype
-    kind = int(rng.integers(6))
-    at = int(rng.integers(len(lens))) if lens else 0
-    if kind == 0 or not lens:
-        dtype, strides = one_of(rng, *TYPES, "int8", "int32", "int64"), desc.strides
-    elif kind == 1:
-        lens[at], strides = one_of(rng, 0, 1, lens[at] + 1, max(0, lens[at] - 1), 2 * lens[at]), None
-    elif kind == 2:
-        lens, strides = one_of(rng, [*lens, 1], [1, *lens], lens[:-1] or [1]), None
-    elif kind == 3:
-        strides[at] = one_of(rng, strides[at] + 1, 2 * strides[at], 1)
-    elif kind == 4:
-        lens[at], strides = one_of(rng, 2**20, 2**31 - 1, 2**40), None
-    else:
-        strides = guarded.strides_of(tuple(lens), one_of(rng, "packed", "channels last", "padded"))
-    try:
-        return TensorDescriptor(dtype, lens, strides)
-    except MIOpenError:
-        return TensorDescriptor()
 
 
 class Wrong:
@@ -622,10 +561,7 @@ class Wrong:
             raise AssertionError(f"{say()}: {type(error).__name__}: {error}") from error
         else:
             handle.finish()
-            pair = given[at - 1:at + 1]
-            if "RNN" not in name and isinstance(changed[at], np.ndarray) and isinstance(
-                    pair[-1], np.ndarray) and isinstance(
-                    pair[0], TensorDescriptor) and changed[at].nbytes < pair[1].nbytes == pair[0].nbytes:
+            if "RNN" not in name and drawn.is_short(given, changed):
                 raise AssertionError(f"{say()}: taken")  # but cells' states, which only LSTM looks at
         for array, bytes_ in zip(arrays, before, strict=True):
             array[...] = bytes_
@@ -640,14 +576,15 @@ class Wrong:
 
 def check_inputs():
     for memory, before in guarded.Pages.given:
-        if not memory.fetched and not np.array_equal(memory.inner, before):
+        if not memory.fetched and not np.array_equal(memory.fetch(), before):
             raise AssertionError("an input changed")
 
 
 def run_some(name, device, seed, first, count, against, plain, place):
     """Run problems one by one, their numbers written to `place`; return what went wrong."""
     handle, wrong, skipped = handle_of(device), [], 0
-    spoiler = None if plain else Wrong(0.4)
+    # On devices with memory of their own a call that is taken would change what the next one reads.
+    spoiler = Wrong(0.4) if not plain and (handle.device.is_host or handle.device.shares_memory) else None
     guarded.Pages.against = against
     for number in range(first, first + count):
         place[:8] = number.to_bytes(8, "little")
@@ -679,12 +616,14 @@ def run_some(name, device, seed, first, count, against, plain, place):
 def child(arguments):
     faulthandler.enable()
     KNOWN.extend(arguments["known"])
+    if arguments["emulated"]:
+        cuda_stub.compile_by_clang(emulated=True)
     if arguments["quick"]:
         build = programs.build
         programs.build = lambda device, file, options: build(device, file, options + " -cl-opt-disable")
     if arguments["device"] != "host":
-        types = [t for t in TYPES if t != "float64" or handle_of(arguments["device"]).device.fp64]
-        KIND.append(types[arguments["first"] // arguments["together"] % len(types)])
+        types = [t for t in drawn.TYPES if t != "float64" or handle_of(arguments["device"]).device.fp64]
+        drawn.KIND.append(types[arguments["first"] // arguments["together"] % len(types)])
     with open(arguments["place"], "r+b") as file, mmap.mmap(file.fileno(), 8) as place, tempfile.TemporaryDirectory() \
             as folder:
         os.environ["MIOPEN_USER_DB_PATH"] = folder  # searches must not write to the user's databases
@@ -693,7 +632,7 @@ def child(arguments):
                          place)
         sys.stdout.write(json.dumps(wrong))
         sys.stdout.flush()
-    for handle in HANDLES.values():
+    for handle in drawn.HANDLES.values():
         handle.destroy()
 
 
@@ -707,9 +646,9 @@ def measure(name, device, given, known):
             count = min(given.together, end - first)
             arguments = {"name": name, "device": device, "first": first, "count": count, "place": place.name,
                          "known": known, **{key: getattr(given, key) for key in ("together", "seed", "against", "plain",
-                                                                                 "quick")}}
+                                                                                 "quick", "emulated")}}
             done = subprocess.run([sys.executable, "-P", os.path.abspath(__file__), "--child", json.dumps(arguments)],
-                                  capture_output=True, text=True, check=False)
+                                  capture_output=True, text=True, check=False, env=given.environment)
             if done.returncode == 0:
                 wrong += json.loads(done.stdout.splitlines()[-1])
                 note = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ""
@@ -734,6 +673,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--together", type=int, default=1000, help="problems of a process (default: 1000)")
     parser.add_argument("--plain", action="store_true", help="without wrong calls")
     parser.add_argument("--quick", action="store_true", help="kernels of OpenCL's devices that are not optimised")
+    parser.add_argument("--emulated", action="store_true", help="kernels for NVIDIA's GPUs, emulated on this CPU; "
+                        "NVIDIA_EMULATOR_CACHE names a folder that keeps them")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.child:
@@ -742,6 +683,17 @@ def main(arguments: list[str] | None = None) -> int:
     names = [name for name in OPERATIONS if not given.operation or any(text in name for text in given.operation)]
     if not names or given.count < 1:
         parser.error(f"nothing to do; operations: {', '.join(OPERATIONS)}")
+    given.environment = dict(os.environ)
+    with tempfile.TemporaryDirectory() as folder:
+        if given.emulated:
+            given.environment["MIOPYX_LIBCUDA"] = str(cuda_stub.build(Path(folder)))
+            given.environment["STUB_AGAINST"] = given.against
+            given.device = given.device or ["cuda:0"]
+        return run_all(given, names)
+
+
+def run_all(given, names):
+    """Run operations on devices; return 1 where one went wrong."""
     known = ["host", *dict.fromkeys(i.name for i in devices.ranked() if i.kind != "host")]
     print(f"{given.count} problems of each from {given.first} on, --seed {given.seed} --against {given.against}")
     failed = 0

@@ -137,25 +137,25 @@ def eps_of(dtype):
     return 1e-4 if dtype == "float16" else 1e-6
 
 
-def run_forward(handle, mode, abg, x, y):
-    miopyx.miopenActivationForward(handle, ActivationDescriptor(mode, *abg), 1, x.desc, x.argument(), 0, y.desc,
-                                   y.argument())
+def run_forward(handle, mode, abg, x, y, calls=miopyx):
+    calls.miopenActivationForward(handle, ActivationDescriptor(mode, *abg), 1, x.desc, x.argument(), 0, y.desc,
+                                  y.argument())
 
 
-def check_problem(handle, mode, dtype, lens, rng, random_strides=True):
+def check_problem(handle, mode, dtype, lens, rng, random_strides=True, calls=miopyx):
     abg = parameters(mode, rng)
     xd, yd, dyd, dxd = (random_desc(dtype, lens, rng) if random_strides else TensorDescriptor(dtype, lens)
                         for _ in range(4))
     note = f"{mode} {abg} {xd} -> {yd}"
     x, y = Tensor(handle, xd, values(dtype, lens, rng)), Tensor(handle, yd, None)
-    run_forward(handle, mode, abg, x, y)
+    run_forward(handle, mode, abg, x, y, calls)
     wide = x.view().astype(np.float64)
     check(y.values(), *forward(mode, wide, *abg, eps_of(dtype)), dtype, note)
 
     dy, dx = Tensor(handle, dyd, values(dtype, lens, rng)), Tensor(handle, dxd, None)
     given = [t.argument() if mode in reads else None for t, reads in ((y, READS_Y), (x, READS_X))]
-    miopyx.miopenActivationBackward(handle, ActivationDescriptor(mode, *abg), 1, yd, given[0], dyd, dy.argument(), xd,
-                                    given[1], 0, dxd, dx.argument())
+    calls.miopenActivationBackward(handle, ActivationDescriptor(mode, *abg), 1, yd, given[0], dyd, dy.argument(), xd,
+                                   given[1], 0, dxd, dx.argument())
     result = y.view().astype(np.float64)
     slopes = backward(mode, dy.view().astype(np.float64), wide, result, *abg, eps_of(dtype))
     check(dx.values(), *slopes, dtype, f"gradient {note}")

@@ -110,7 +110,9 @@ def assert_close(got, want, bound, note):
 
 
 class Example:
-    """A problem, its data, and what each pass should give."""
+    """A problem, its data, and what each pass should give; `calls` has the functions."""
+
+    calls = miopyx
 
     def __init__(self, mode, lens, dtype, rng, layout="packed", parameters=None, mean=0.0, deviation=1.0,
                  epsilon=1e-5, factor=0.1):
@@ -169,11 +171,11 @@ class Example:
         tsm, tsi = (Tensor(self.descs[2]), Tensor(self.descs[3])) if save else (None, None)
         data = self.arguments(handle, (tx, ty, ts, tb, trm, trv, tsm, tsi))
         if self.one is not None:
-            miopyx.miopenBatchNormalizationForwardTraining(
+            self.calls.miopenBatchNormalizationForwardTraining(
                 handle, self.mode, 1.0, 0.0, self.x_desc, data[0], self.y_desc, data[1], self.one, data[2], data[3], f,
                 data[4], data[5], self.epsilon, data[6], data[7])
         else:
-            miopyx.miopenBatchNormalizationForwardTraining_V2(
+            self.calls.miopenBatchNormalizationForwardTraining_V2(
                 handle, self.mode, 1, 0, self.x_desc, data[0], self.y_desc, data[1], *self.descs, data[2], data[3], f,
                 data[4], data[5], self.epsilon, data[6], data[7])
         reach = self.reach(handle, x, mean)
@@ -205,11 +207,11 @@ class Example:
                    Tensor(self.descs[3], self.old_variance))
         data = self.arguments(handle, tensors)
         if self.one is not None:
-            miopyx.miopenBatchNormalizationForwardInference(
+            self.calls.miopenBatchNormalizationForwardInference(
                 handle, self.mode, 1.0, 0.0, self.x_desc, data[0], self.y_desc, data[1], self.one, *data[2:],
                 self.epsilon)
         else:
-            miopyx.miopenBatchNormalizationForwardInference_V2(
+            self.calls.miopenBatchNormalizationForwardInference_V2(
                 handle, self.mode, 1.0, 0.0, self.x_desc, data[0], self.y_desc, data[1], *self.descs, *data[2:],
                 self.epsilon)
         inv = 1 / np.sqrt(np.abs(variance + self.epsilon))
@@ -229,11 +231,11 @@ class Example:
         data = self.arguments(handle, tensors)
         descs = self.x_desc, data[0], self.y_desc, data[1], self.dx_desc, data[2]
         if self.one is not None:
-            miopyx.miopenBatchNormalizationBackward(handle, self.mode, 1.0, 0.0, 1.0, 0.0, *descs, self.one, *data[3:6],
-                                                    self.epsilon, *data[6:])
+            self.calls.miopenBatchNormalizationBackward(handle, self.mode, 1.0, 0.0, 1.0, 0.0, *descs, self.one,
+                                                        *data[3:6], self.epsilon, *data[6:])
         else:
-            miopyx.miopenBatchNormalizationBackward_V2(handle, self.mode, 1.0, 0.0, 1.0, 0.0, *descs, *self.descs,
-                                                       *data[3:6], self.epsilon, *data[6:])
+            self.calls.miopenBatchNormalizationBackward_V2(handle, self.mode, 1.0, 0.0, 1.0, 0.0, *descs, *self.descs,
+                                                           *data[3:6], self.epsilon, *data[6:])
         normal = (x - mean) * inv
         dbias, dscale = (a.sum(self.axes, keepdims=True) for a in (dy, dy * normal))
         dx = scale * inv / m * (m * dy - dbias - normal * dscale)

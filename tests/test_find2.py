@@ -288,6 +288,21 @@ def test_softmax_with_the_descriptors_scales(handle, rng, saved):
     np.testing.assert_allclose(dx, wide * (dy - (dy * wide).sum(1, keepdims=True)), rtol=1e-5, atol=1e-6)
 
 
+def test_what_is_no_descriptor_is_refused(handle):
+    desc, x, y = TensorDescriptor("float32", (3,)), *(np.full(3, 7, "f4") for _ in range(2))
+    problem = miopyx.miopenCreateActivationProblem(ActivationDescriptor("relu"), 0)
+    for number in (miopyx.miopenTensorActivationX, miopyx.miopenTensorActivationY):
+        miopyx.miopenSetProblemTensorDescriptor(problem, number, desc)
+    solution, = miopyx.miopenFindSolutions(handle, problem, None, 1)
+    memory = handle.upload(x), handle.upload(y)
+    for wrong in (x, np.zeros(0), "x", 3):
+        with pytest.raises(miopyx.BadParmError) as raised:
+            miopyx.miopenRunSolution(handle, solution, 2, [(miopyx.miopenTensorActivationX, wrong, memory[0]),
+                                                           (miopyx.miopenTensorActivationY, desc, memory[1])], None, 0)
+        assert raised.value.parameter == "tensors[0]"
+    assert (handle.download(memory[1], y) == 7).all()
+
+
 def test_a_bias(handle, rng):
     ids = miopyx.miopenTensorArgumentId_t
     x, bias = rng.standard_normal(LENS).astype(np.float32), rng.standard_normal((1, 5, 1, 1)).astype(np.float32)
@@ -660,17 +675,15 @@ def test_a_solution_of_another_device(cpu, host, ready):
 
 
 class Clears:
-    """A descriptor, or a number, that empties the list that it lies in when it is looked at."""
+    """A number that empties the list that it lies in when it is looked at."""
 
-    def __init__(self, arguments: list) -> None:
-        self.arguments = arguments
+    def __init__(self, arguments: list, number: int) -> None:
+        self.arguments, self.number = arguments, number
 
-    def __ne__(self, other) -> bool:
+    def __index__(self) -> int:
         self.arguments.clear()
         gc.collect()
-        return False
-
-    __hash__ = None
+        return self.number
 
 
 def test_a_list_that_is_emptied_during_the_call(host, ready):
@@ -681,7 +694,7 @@ def test_a_list_that_is_emptied_during_the_call(host, ready):
     arguments: list = []
     # Nobody else holds these copies.
     arguments += [(number, None, values.copy()) for number, _, values in given[:2]]
-    arguments.append((CONV[2], Clears(arguments), out))
+    arguments.append((Clears(arguments, int(CONV[2])), None, out))
     miopyx.miopenRunSolution(host, solution, 3, arguments, None, 0)
     assert not arguments
     np.testing.assert_array_equal(out, want)

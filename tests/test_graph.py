@@ -29,8 +29,8 @@ def make(kind, attributes=(), finalize=True):
     return made
 
 
-def tensor(lens, virtual=False, dtype="float32", uid=None):
-    strides = TensorDescriptor(dtype, lens).strides
+def tensor(lens, virtual=False, dtype="float32", uid=None, strides=None):
+    strides = TensorDescriptor(dtype, lens).strides if strides is None else strides
     return make("TENSOR", [
         ("TENSOR_UNIQUE_ID", "INT64", next(COUNT) if uid is None else uid), ("TENSOR_DATA_TYPE", "DATA_TYPE", dtype),
         ("TENSOR_DIMENSIONS", "INT64", lens), ("TENSOR_STRIDES", "INT64", strides),
@@ -208,6 +208,32 @@ def test_convolutions_with_what_follows(handle, rng, parts):
         near(got, want, terms)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("order", ["z bias", "bias z"])
+def test_one_pixel(handle, rng, dtype, order):
+    """An addend has the lengths of y and of a bias: the order, factors, types and strides say what it is."""
+    x, w = rng.standard_normal((1, 3, 3, 3)), rng.standard_normal((4, 3, 3, 3))
+    z, bias = rng.standard_normal((1, 4, 1, 1)), rng.standard_normal((1, 4, 1, 1))
+    x, w, z, bias = (a.astype(DTYPE[dtype]) for a in (x, w, z, bias))
+    tx, tw = tensor(x.shape, dtype=dtype), tensor(w.shape, dtype=dtype)
+    for kind, strides in ((dtype, None), ("float32", (8, 2, 2, 2)), (dtype, (8, 2, 2, 2))):
+        tz, ty = (tensor(z.shape, dtype=dtype, strides=strides) for _ in range(2))
+        tb = tensor(bias.shape, dtype=kind)
+        here, ops = tensor(z.shape, True, dtype), []
+        ops.append(forward(tx, tw, here, convolution((0, 0))))
+        for i, name in enumerate(order.split()):
+            after = tensor(z.shape, True, dtype) if i == 0 else ty
+            ops.append(pointwise("ADD", here, tz if name == "z" else tb, after, alpha2=0.5 if name == "z" else 1.0))
+            here = after
+        memory = [(tx, Tensor(handle, tx.desc, x)), (tw, Tensor(handle, tw.desc, w)), (tz, Tensor(handle, tz.desc, z)),
+                  (tb, Tensor(handle, tb.desc, bias)), (ty, Tensor(handle, ty.desc, None))]
+        plan = plans(handle, graph_of(handle, *ops))[0]
+        miopyx.miopenBackendExecute(handle, plan, pack({t.uid: one.argument() for t, one in memory}))
+        handle.finish()
+        want = np.einsum("kcrs,ncrs->nk", w.astype("f8"), x.astype("f8"))[..., None, None] + 0.5 * z + bias
+        np.testing.assert_allclose(memory[-1][1].values(), want, rtol=5e-3, atol=5e-2 if dtype == "float16" else 1e-4)
+
+
 UNARY = {"TANH_FWD": np.tanh, "SIGMOID_FWD": lambda v: 1 / (1 + np.exp(-v)), "ABS": np.abs, "IDENTITY": lambda v: v,
          "RELU_FWD": lambda v: np.maximum(v, 0), "ELU_FWD": lambda v: np.where(v > 0, v, np.expm1(v)),
          "SOFTPLUS_FWD": lambda v: np.log1p(np.exp(v))}
@@ -290,9 +316,9 @@ class Parts:
     def __init__(self, lens, scale, rng_settings=(), sum_lens=None, **alphas):
         self.lens, self.scale, self.rng_settings, self.alphas = lens, scale, rng_settings, alphas
         self.t, self.ops = {}, []
-        (n, h, s, d) = lens["Q"]
-        self.square, self.tall, self.turned = (n, h, s, s), (n, h, s, d), (n, h, d, s)
-        self.rows = sum_lens or (n, h, s, 1)
+        (n, h, s, d), (*_, t, w) = lens["Q"], lens["V"]
+        self.square, self.rows = (n, h, s, t), sum_lens or (n, h, s, 1)
+        self.turned = {"K": (n, h, d, t), "V": (n, h, w, t), "p": (n, h, t, s)}
 
     def __getitem__(self, name):
         if name not in self.t:
@@ -343,31 +369,31 @@ class Parts:
         p = self.muls(e, "ZInv")
         self.reduce("MAX", p, "AmaxS")
         p = self.muls(p, self.drawn(), "DropoutProbability", "ScaleS")
-        o = self.muls(self.product(p, "V", self.tall), "DescaleS", "DescaleV")
+        o = self.muls(self.product(p, "V", self.lens["O"]), "DescaleS", "DescaleV")
         self.reduce("MAX", o, "AmaxO")
         self.pw("MUL", o, "ScaleO", "O")
         return self
 
     def backward(self, inverse="DropoutProbability"):
-        s = self.pw("IDENTITY", self.product("Q", self.turn("K", self.turned), self.square), alpha1=self.scale)
+        s = self.pw("IDENTITY", self.product("Q", self.turn("K", self.turned["K"]), self.square), alpha1=self.scale)
         s = self.muls(s, "DescaleQ", "DescaleK")
         p, rnd = self.muls(self.pw("EXP", self.pw("SUB", s, "M")), "ZInv"), self.drawn()
         p = self.muls(p, rnd, inverse)
-        v = self.product(self.turn(self.muls(p, "ScaleS"), self.square), "DO", self.tall)
+        v = self.product(self.turn(self.muls(p, "ScaleS"), self.turned["p"]), "DO", self.lens["V"])
         v = self.muls(v, "DescaleS", "DescaleDO")
         self.reduce("MAX", v, "AmaxDV")
         self.pw("MUL", v, "ScaleDV", "DV")
-        d = self.product("DO", self.turn("V", self.turned), self.square)
+        d = self.product("DO", self.turn("V", self.turned["V"]), self.square)
         d = self.muls(d, "DescaleDO", "DescaleV", rnd, "DropoutProbability")
         r = self.muls(self.muls("DO", "DescaleDO"), self.muls("O", "DescaleO"), "DropoutProbability")
         b = self.pw("IDENTITY", self.pw("SUB", d, self.reduce("ADD", r)), alpha1=self.scale)
         b = self.muls(b, p)
         self.reduce("MAX", b, "AmaxDS")
         b = self.muls(b, "ScaleDS")
-        q = self.muls(self.product(b, "K", self.tall), "DescaleDS", "DescaleK")
+        q = self.muls(self.product(b, "K", self.lens["Q"]), "DescaleDS", "DescaleK")
         self.reduce("MAX", q, "AmaxDQ")
         self.pw("MUL", q, "ScaleDQ", "DQ")
-        k = self.muls(self.product(self.turn(b, self.square), "Q", self.tall), "DescaleDS", "DescaleQ")
+        k = self.muls(self.product(self.turn(b, self.turned["p"]), "Q", self.lens["K"]), "DescaleDS", "DescaleQ")
         self.reduce("MAX", k, "AmaxDK")
         self.pw("MUL", k, "ScaleDK", "DK")
         return self
@@ -381,6 +407,23 @@ def small_attention():
     return {**dict.fromkeys(("Q", "K", "V", "O"), lens), "M": rows, "ZInv": rows, **dict.fromkeys(
         ("DescaleQ", "DescaleK", "DescaleV", "DescaleS", "ScaleS", "ScaleO", "AmaxS", "AmaxO", "DropoutProbability",
          "DropoutSeed", "DropoutOffset"), one)}
+
+
+@pytest.mark.parametrize("rank", [1, 3, 4])
+def test_attention_of_one_element(host, rank):
+    """O and its factor have one element each: O is the one of rank 4."""
+    one, number = (1, 1, 1, 1), (1,) * rank
+    lens = {**dict.fromkeys(("Q", "K", "V", "O", "DO", "M", "ZInv", "DQ", "DK", "DV"), one), **dict.fromkeys((
+        "DescaleQ", "DescaleK", "DescaleV", "DescaleS", "ScaleS", "DescaleO", "DescaleDO", "DescaleDS", "ScaleDS",
+        "ScaleDQ", "ScaleDK", "ScaleDV", "AmaxDQ", "AmaxDK", "AmaxDV", "AmaxDS", "DropoutProbability", "DropoutSeed",
+        "DropoutOffset"), number)}
+    for turn in (1, -1):
+        parts = Parts(lens, 0.5)
+        parts.t["r1"], muls = tensor(one, virtual=True), parts.muls
+        parts.muls = lambda x, *names, muls=muls, parts=parts, turn=turn: (
+            parts.pw("MUL", *("O", "DescaleO")[::turn], "r1") if x == "O" else muls(x, *names))
+        for plan in plans(host, parts.backward().graph(host)):
+            assert get(plan, "EXECUTION_PLAN_WORKSPACE_SIZE", "INT64") == (1, [0])
 
 
 NORMAL = [("RNG_DISTRIBUTION", "RNG_DISTRIBUTION", "MIOPEN_RNG_DISTRIBUTION_NORMAL")]

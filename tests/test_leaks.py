@@ -18,9 +18,10 @@ import threading
 import time
 import weakref
 
+import drawn
 import numpy as np
 import pytest
-import random_operations
+import test_graph
 from problems import DIRECTIONS, Problem
 from random_operations import OPERATIONS
 
@@ -462,17 +463,58 @@ def newer_descriptors(handle):
             miopyx.miopenDestroySolution(solution)
         miopyx.miopenDestroyFindOptions(options), miopyx.miopenDestroyProblem(problem)
 
-    return reductions, dropouts, recurrent, ctc, fusion_plans, problems
+    def fused_problems():
+        conv = miopyx.miopenCreateConvProblem(ConvolutionDescriptor((1, 1)), 0)
+        for number, lens in ((1, (2, 3, 4, 5)), (2, (6, 3, 3, 3))):
+            miopyx.miopenSetProblemTensorDescriptor(conv, number, TensorDescriptor("float32", lens))
+        act = miopyx.miopenCreateActivationProblem(miopyx.ActivationDescriptor("relu"), 0)
+        miopyx.miopenFuseProblems(conv, act)
+        for solution in miopyx.miopenFindSolutions(handle, conv, None, 9):
+            data = miopyx.miopenSaveSolution(solution)
+            miopyx.miopenDestroySolution(miopyx.miopenLoadSolution(data, len(data)))
+            miopyx.miopenDestroySolution(solution)
+        miopyx.miopenFuseProblems(act, conv)
+        with pytest.raises(miopyx.MIOpenError):
+            miopyx.miopenFindSolutions(handle, act, None, 9)
+        miopyx.miopenDestroyProblem(act), miopyx.miopenDestroyProblem(conv)
+
+    def attention():
+        desc = miopyx.miopenCreateMhaDescriptor()
+        miopyx.miopenSetMhaDescriptor(desc, 0.5), miopyx.miopenGetMhaDescriptor(desc)
+        problem = miopyx.miopenCreateMhaProblem(desc, 0)
+        for name in "QKV":
+            miopyx.miopenSetProblemTensorDescriptor(problem, f"miopenTensorMha{name}", x)
+        with pytest.raises(miopyx.MIOpenError):
+            miopyx.miopenFindSolutions(handle, problem, None, 1)
+        miopyx.miopenSetProblemTensorDescriptor(problem, "miopenTensorMhaO", x)
+        miopyx.miopenDestroySolution(miopyx.miopenFindSolutions(handle, problem, None, 1)[0])
+        miopyx.miopenDestroyProblem(problem)
+
+    def graphs():
+        """Descriptors refer to each other, plans to a handle."""
+        a, b = (test_graph.tensor((2, 3, 4, 5)) for _ in range(2))
+        plan, = test_graph.plans(handle, test_graph.graph_of(handle, test_graph.pointwise("ABS", a, b)))
+        miopyx.miopenBackendInitialize(plan, "MIOPEN_BACKEND_TENSOR_DESCRIPTOR", 0)
+        with pytest.raises(miopyx.MIOpenError):
+            test_graph.graph_of(handle, test_graph.pointwise("ABS", a, b), test_graph.pointwise("ABS", b, a))
+        for one in (a, b, plan):
+            miopyx.miopenBackendDestroyDescriptor(one)
+
+    return reductions, dropouts, recurrent, ctc, fusion_plans, problems, fused_problems, attention, graphs
+
+
+COSTLY_WAYS = "problems", "fused_problems"
 
 
 @pytest.mark.some(2, host=4)
-@pytest.mark.parametrize("way", ["reductions", "dropouts", "recurrent", "ctc", "fusion_plans", "problems"])
+@pytest.mark.parametrize("way", ["reductions", "dropouts", "recurrent", "ctc", "fusion_plans", "problems",
+                                 "fused_problems", "attention", "graphs"])
 def test_newer_descriptors_leave_nothing_behind(device_name, way, user_folder):
     with miopyx.Handle(device_name) as handle:
         cycle = next(one for one in newer_descriptors(handle) if one.__name__ == way)
         fill_memo(handle)
-        check_level(f"{handle.device.name} {way}", cycle, handle.finish, CYCLES // (10 if way == "problems" else 1),
-                    min(30, CYCLES) if way == "problems" else 100)
+        check_level(f"{handle.device.name} {way}", cycle, handle.finish, CYCLES // (10 if way in COSTLY_WAYS else 1),
+                    min(30, CYCLES) if way in COSTLY_WAYS else 100)
 
 
 @pytest.mark.some(2, host=4)
@@ -480,8 +522,8 @@ def test_newer_descriptors_leave_nothing_behind(device_name, way, user_folder):
 def test_newer_operations_leave_nothing_behind(device_name, name, user_folder, monkeypatch):
     """The same problems over and over, with new descriptors and memory each time."""
     with miopyx.Handle(device_name) as handle, miopyx.Handle("host") as host:
-        monkeypatch.setattr(random_operations, "HANDLES", {"host": host})
-        monkeypatch.setattr(random_operations, "KIND", ["float32"])
+        monkeypatch.setattr(drawn, "HANDLES", {"host": host})
+        monkeypatch.setattr(drawn, "KIND", ["float32"])
 
         def cycle():
             for seed in range(2):

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from guarded import DTYPE, ROUNDOFF, Tensor, strides_of
+from test_tensor_ops import any_strides
 
 import miopyx
 from miopyx import MhaDescriptor, TensorDescriptor
@@ -49,13 +50,12 @@ class Attention:
     """A problem of random tensors, and what float64 says of it."""
 
     def __init__(self, handle, dtype, shape, rng, *, causal=False, bias=None, dropout=None, scaled=False,
-                 layout="packed",
-                 saved=True, amax=True, scale=None):
+                 layout="packed", saved=True, amax=True, scale=None, loaded=False):
         self.handle, self.dtype, self.rng, self.causal, self.layout = handle, dtype, rng, causal, layout
         self.n, self.h, self.rows, self.keys, self.depth, self.width = shape
         self.scale = 1 / math.sqrt(self.depth) if scale is None else scale
         self.real = "float64" if dtype == "float64" else "float32"
-        self.saved, self.amax, self.dropout = saved, amax, dropout
+        self.saved, self.amax, self.dropout, self.loaded = saved, amax, dropout, loaded
         self.bias_lens = bias
         self.t = {}
         for name, lens in (("Q", (self.rows, self.depth)), ("K", (self.keys, self.depth)), ("V", (self.keys,
@@ -77,7 +77,10 @@ class Attention:
                 self.t[name] = Tensor(handle, TensorDescriptor("int64", (1, 1, 1, 1)), value)
 
     def add(self, name, lens, dtype, values=None):
-        self.t[name] = Tensor(self.handle, TensorDescriptor(dtype, lens, strides_of(lens, self.layout)), values)
+        strides = any_strides(lens, self.rng) if self.layout == "any" else strides_of(lens, self.layout)
+        if self.layout == "any" and name in "KV" and not self.rng.integers(4):  # heads share most of their numbers
+            strides = (strides[0], 1, *strides[2:])
+        self.t[name] = Tensor(self.handle, TensorDescriptor(dtype, lens, strides), values)
 
     def number(self, name):
         return self.numbers.get(name, 1.0)
@@ -87,7 +90,10 @@ class Attention:
         for name in names:
             miopyx.miopenSetProblemTensorDescriptor(problem, f"miopenTensorMha{name}", self.t[name].desc)
         solution, = miopyx.miopenFindSolutions(self.handle, problem, None, 4)
-        arguments = [(f"miopenTensorMha{name}", None, self.t[name].argument()) for name in names]
+        if self.loaded:
+            data = miopyx.miopenSaveSolution(solution)
+            solution = miopyx.miopenLoadSolution(data, len(data))
+        arguments = [(f"miopenTensorMha{name}", self.t[name].desc, self.t[name].argument()) for name in names]
         if self.causal:
             arguments.append((miopyx.miopenTensorMhaMask, None, miopyx.miopenMhaMaskCausal))
         self.rng.shuffle(arguments)
@@ -227,8 +233,8 @@ def options(rng, shape):
     lens = [int(v) if rng.random() < 0.7 else 1 for v in (n, h, rows, keys)]
     return {"causal": bool(rng.integers(2)), "bias": tuple(lens) if rng.integers(2) else None,
             "dropout": (0.3, int(rng.integers(1 << 62)), int(rng.integers(1 << 40))) if rng.integers(2) else None,
-            "scaled": bool(rng.integers(2)), "layout": ("packed", "channels last", "padded")[rng.integers(3)],
-            "amax": bool(rng.integers(2))}
+            "scaled": bool(rng.integers(2)), "layout": ("packed", "channels last", "padded", "any")[rng.integers(4)],
+            "amax": bool(rng.integers(2)), "loaded": bool(rng.integers(2))}
 
 
 def both(handle, dtype, shape, rng, **more):

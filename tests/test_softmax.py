@@ -80,7 +80,7 @@ def channels_last(dtype, lens):
     return TensorDescriptor(dtype, lens, strides)
 
 
-def check_problem(handle, algorithm, mode, dtype, lens, rng, make=None):
+def check_problem(handle, algorithm, mode, dtype, lens, rng, make=None, calls=miopyx):
     make = make or (random_desc, lambda t, s, _: TensorDescriptor(t, s),
                     lambda t, s, _: channels_last(t, s))[rng.integers(3)]
     xd, yd, dxd = (make(dtype, lens, rng) for _ in range(3))
@@ -91,7 +91,7 @@ def check_problem(handle, algorithm, mode, dtype, lens, rng, make=None):
     old = rng.standard_normal(lens).astype("f4") if beta else None
     x, y = Tensor(handle, xd, rng.standard_normal(lens) * rng.choice([1, 5, 20])), Tensor(handle, yd, old)
     old = y.view().astype(np.float64) if beta else 0
-    miopyx.miopenSoftmaxForward_V2(handle, alpha, xd, x.argument(), beta, yd, y.argument(), algorithm, mode)
+    calls.miopenSoftmaxForward_V2(handle, alpha, xd, x.argument(), beta, yd, y.argument(), algorithm, mode)
     wide = x.view().astype(np.float64)
     check(y.values(), *forward(wide, algorithm, axes), dtype, alpha, old, beta, note)
 
@@ -99,8 +99,8 @@ def check_problem(handle, algorithm, mode, dtype, lens, rng, make=None):
     y = Tensor(handle, yd, forward(wide, algorithm, axes)[0])
     dy, dx = Tensor(handle, yd, rng.standard_normal(lens)), Tensor(handle, dxd, old)
     old = dx.view().astype(np.float64) if beta else 0
-    miopyx.miopenSoftmaxBackward_V2(handle, alpha, yd, y.argument(), yd, dy.argument(), beta, dxd, dx.argument(),
-                                    algorithm, mode)
+    calls.miopenSoftmaxBackward_V2(handle, alpha, yd, y.argument(), yd, dy.argument(), beta, dxd, dx.argument(),
+                                   algorithm, mode)
     want = backward(y.view().astype(np.float64), dy.view().astype(np.float64), algorithm, axes)
     check(dx.values(), *want, dtype, alpha, old, beta, f"gradient {note}")
 

@@ -12,6 +12,7 @@ import traceback
 from functools import partial
 from pathlib import Path
 
+import drawn
 import numpy as np
 import pytest
 import random_operations
@@ -462,7 +463,9 @@ def test_a_destroyed_handle_refuses_everything(device_name, rng):
 
 NEWER = ("layer norm", "group norm", "reduce", "one axis", "dropout", "cat", "glu", "prelu", "soft margin", "rope",
          "multi margin", "kthvalue", "getitem", "adam", "ctc", "rnn", "steps of rnn", "plan of fusion",
-         "convolution bias activation", "batch norm activation")
+         "convolution bias activation", "batch norm activation", "fused problems", "fused norms", "other problems",
+         "attention", "graph", "graph of a convolution", "graph of attention", "immediate", "op tensor", "softmax",
+         "activation", "batch norm", "pooling", "lrn")
 
 
 def together(work, count=8):
@@ -483,8 +486,8 @@ def together(work, count=8):
 @pytest.mark.parametrize("shared", [False, True])
 def test_newer_operations_in_eight_threads(device_name, handles, monkeypatch, seed, amount, shared):
     """On one handle, or each on its own; every call with memory of its own, compared with float64."""
-    monkeypatch.setattr(random_operations, "HANDLES", {"host": handles("host")})
-    monkeypatch.setattr(random_operations, "KIND", ["float32"])
+    monkeypatch.setattr(drawn, "HANDLES", {"host": handles("host")})
+    monkeypatch.setattr(drawn, "KIND", ["float32"])
     count = amount(3 if device_name == "host" else 1, 40)
     # On OpenCL's devices each operation's programs take seconds: a few operations.
     names = [str(name) for name in np.random.default_rng(seed).permutation(NEWER)]

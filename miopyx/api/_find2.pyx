@@ -1065,11 +1065,11 @@ def miopenRunSolution(handle, solution, nInputs, tensors, workspace, workspaceSi
                                ", ".join([str(_name_of(s.ids[j])) for j in range(s.count) if s.ids[j] >= 0]))
         if seen >> j & 1:
             raise BadParmError("given twice", f"tensors[{i}]", _name_of(id), "each argument once")
-        if argument[DESCRIPTOR_AT] is not None and argument[DESCRIPTOR_AT] != s.problem.tensors.get(
-                BN_SCALE if id in _OF_SCALE else id):
-            raise MIOpenNotImplementedError("a solution is for the tensors that it was found for", f"tensors[{i}]",
-                                            argument[DESCRIPTOR_AT],
-                                            str(s.problem.tensors.get(BN_SCALE if id in _OF_SCALE else id)))
+        if argument[DESCRIPTOR_AT] is not None:
+            own = s.problem.tensors.get(BN_SCALE if id in _OF_SCALE else id)
+            if as_tensor(argument[DESCRIPTOR_AT], f"tensors[{i}]") != own:
+                raise MIOpenNotImplementedError("a solution is for the tensors that it was found for", f"tensors[{i}]",
+                                                argument[DESCRIPTOR_AT], str(own))
         seen |= 1u << j
         data[j] = <PyObject*> argument[BUFFER_AT]
     for j in range(s.count):

@@ -269,34 +269,11 @@ def _fused(ops: list[BackendDescriptor], handle: Handle) -> list[Engine] | None:
     (x, w), (here,) = _tensors(conv)
     if conv.value("OPERATION_CONVOLUTION_FORWARD_BETA") != 0:
         return None
-    alpha1, alpha2 = conv.value("OPERATION_CONVOLUTION_FORWARD_ALPHA"), 1.0
-    z = bias = activation = None
-    for op in order[1:]:
-        if op.kind != "OPERATION_POINTWISE" or activation is not None:
-            return None
-        reads, (result,) = _tensors(op)
-        factors = [op.value("OPERATION_POINTWISE_ALPHA1"), op.value("OPERATION_POINTWISE_ALPHA2")]
-        if _mode(op) == "ADD":
-            at = 0 if reads[0].uid == here.uid else 1
-            other, of_here, of_other = reads[1 - at], factors[at], factors[1 - at]
-            if other.uid == here.uid or other.virtual:
-                return None
-            lens = other.desc.lens
-            if all(n == 1 or i == 1 for i,
-                   n in enumerate(lens)) and lens[1] == here.desc.lens[1] and lens != here.desc.lens:
-                if bias is not None or of_other != 1 or of_here != 1:
-                    return None
-                bias = other
-            else:
-                # What is before a bias is scaled; a bias before it would be, too.
-                if z is not None or (of_here != 1 and bias is not None):
-                    return None
-                z, alpha1, alpha2 = other, alpha1 * of_here, of_other
-        else:
-            activation = activation_of(op)
-            if activation is None:
-                return None
-        here = result
+    # Where y has one pixel an addend may be either.
+    parts = _epilogue(order, here, "z") or _epilogue(order, here, "bias")
+    if parts is None:
+        return None
+    z, bias, activation, alpha1, alpha2, here = parts
     tensors = [x, w, *([z] if z else []), *([bias] if bias else []), here]
     if any(t.virtual for t in tensors):
         return None
@@ -309,6 +286,41 @@ def _fused(ops: list[BackendDescriptor], handle: Handle) -> list[Engine] | None:
                         alpha2=alpha2 if z else 0.0)
 
     return [engine(solution) for solution, _, _ in _fusion.fused_candidates(handle, *what, None)[:_MOST]]
+
+
+def _epilogue(order: list[BackendDescriptor], here: BackendDescriptor, preferred: str) -> tuple[Any, ...] | None:
+    """Return z, bias, activation, their factors and the result of what follows a convolution; None where it is more."""
+    alpha1, alpha2 = order[0].value("OPERATION_CONVOLUTION_FORWARD_ALPHA"), 1.0
+    z = bias = activation = None
+    y = _tensors(order[-1])[1][0].desc
+    for op in order[1:]:
+        if op.kind != "OPERATION_POINTWISE" or activation is not None:
+            return None
+        reads, (result,) = _tensors(op)
+        factors = [op.value("OPERATION_POINTWISE_ALPHA1"), op.value("OPERATION_POINTWISE_ALPHA2")]
+        if _mode(op) == "ADD":
+            at = 0 if reads[0].uid == here.uid else 1
+            other, of_here, of_other = reads[1 - at], factors[at], factors[1 - at]
+            if other.uid == here.uid or other.virtual:
+                return None
+            lens = other.desc.lens
+            of_channels = len(lens) == len(y.lens) and lens == tuple(n if i == 1 else 1 for i, n in enumerate(y.lens))
+            # What is before a z is scaled; a bias before it would be, too.
+            may_be = {"z": z is None and (of_here == 1 or bias is None)
+                      and (not of_channels or other.desc == y),
+                      "bias": of_channels and bias is None and of_other == of_here == 1}
+            if not any(may_be.values()):
+                return None
+            if may_be["z"] and (preferred == "z" or not may_be["bias"]):
+                z, alpha1, alpha2 = other, alpha1 * of_here, of_other
+            else:
+                bias = other
+        else:
+            activation = activation_of(op)
+            if activation is None:
+                return None
+        here = result
+    return z, bias, activation, alpha1, alpha2, here
 
 
 # Element by element
@@ -443,6 +455,11 @@ _BACKWARD: _Pattern = (
 )
 
 
+def _looks_like(name: str, t: BackendDescriptor) -> bool:
+    """Return whether a tensor has the type of a number, or the rank of an attention's tensor."""
+    return t.desc.dtype in ("float32", "int64") if name.startswith(_NUMBERS) else len(t.desc.lens) == 4
+
+
 def _named(ops: list[BackendDescriptor], pattern: _Pattern) -> dict[str, BackendDescriptor] | None:
     """Return the tensors of a graph by a pattern's names, None where it is another graph."""
     by_sign: dict[str, list[BackendDescriptor]] = {}
@@ -471,7 +488,9 @@ def _named(ops: list[BackendDescriptor], pattern: _Pattern) -> dict[str, Backend
             if id(op) in used:
                 continue
             has, (to,) = _tensors(op)
-            for order in ((reads, reads[::-1]) if sign == "MUL" else (reads,)):
+            orders = (reads, reads[::-1]) if sign == "MUL" else (reads,)
+            # O and its factor may both have one element: what looks like it is tried first.
+            for order in sorted(orders, key=lambda names: -sum(map(_looks_like, names, has))):
                 now, now_ids = dict(names), dict(ids)
                 if bind(now, now_ids, [*zip(order, has, strict=True), (result, to)]):
                     found = search(i + 1, now, now_ids, used | {id(op)})

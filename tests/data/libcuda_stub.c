@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define API __attribute__((visibility("default")))
@@ -189,13 +190,31 @@ API int cuEventDestroy_v2(thing *event) {
     free(event);
     return 0;
 }
+/* With STUB_AGAINST=end or =begin memory lies against a page that faults, there; at any address, as a user's may. */
+static size_t whole_pages(size_t size) {
+    size_t page = sysconf(_SC_PAGESIZE);
+    return (size + page - 1) / page * page;
+}
+static void *allocate(size_t size) {
+    const char *against = getenv("STUB_AGAINST");
+    if (!against) return aligned_alloc(512, (size + 511) / 512 * 512);
+    size_t page = sysconf(_SC_PAGESIZE), inside = whole_pages(size);
+    char *pages = mmap(NULL, inside + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED || mprotect(pages + page, inside, PROT_READ | PROT_WRITE)) return NULL;
+    return pages + page + (*against == 'e' ? inside - size : 0);
+}
+static void release(uint64_t address, size_t size) {
+    if (!getenv("STUB_AGAINST")) return free((void *) address);
+    size_t page = sysconf(_SC_PAGESIZE);
+    munmap((void *) (address / page * page - page), whole_pages(size) + 2 * page);
+}
 API int cuMemAlloc_v2(uint64_t *address, size_t size) {
     NOTE("%zu", size);
     NEED(now(), BAD_CONTEXT);
     NEED(size < (size_t) 1 << 40, NO_MEMORY);
     for (int i = 0; i < MOST; i++)
         if (!ranges[i].size) {
-            void *memory = aligned_alloc(512, (size + 511) / 512 * 512);
+            void *memory = allocate(size);
             NEED(memory, NO_MEMORY);
             memset(memory, 0xa5, size);
             ranges[i] = (range) {(uint64_t) memory, size, now()->device};
@@ -210,8 +229,8 @@ API int cuMemFree_v2(uint64_t address) {
     NEED(now(), BAD_CONTEXT);
     range *r = find(address);
     NEED(r && r->start == address, INVALID);
+    release(address, r->size);
     r->size = 0, live[2]--;
-    free((void *) address);
     return 0;
 }
 API int cuMemsetD8Async(uint64_t to, unsigned char value, size_t size, thing *stream) {

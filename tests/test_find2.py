@@ -167,6 +167,21 @@ def test_the_callers_memory(handle, host, rng):
         miopyx.miopenFindSolutions(handle, described(example, 0), options, 9)
 
 
+def test_names_of_the_workspace(opencl_handle, host, rng):
+    """It is called as the function's parameter is."""
+    example = Example(conv_case(2, 6, 5, (7, 9), (3, 3), (1, 1)), "float32", "packed", rng, host)
+    found = miopyx.miopenFindSolutions(opencl_handle, described(example, 0), None, 99)
+    solution = next(one for one in found if one.workspace)
+    arrays = [opencl_handle.upload(np.zeros(d.lens, np.float32)) for d in (example.x, example.w, example.y)]
+    given = [(id, None, array) for id, array in zip(CONV, arrays, strict=True)]
+    with pytest.raises(miopyx.errors.UnknownError) as raised:
+        miopyx.miopenRunSolution(opencl_handle, solution, 3, given, None, solution.workspace - 1)
+    assert raised.value.parameter == "workspaceSize"
+    with pytest.raises(miopyx.BadParmError) as refused:
+        miopyx.miopenRunSolution(opencl_handle, solution, 3, given, None, solution.workspace)
+    assert refused.value.parameter == "workspace"
+
+
 def test_tuning_finds_a_configuration_that_is_kept(opencl_handle, host, rng, monkeypatch, tmp_path):
     monkeypatch.setenv("MIOPEN_USER_DB_PATH", str(tmp_path))
     monkeypatch.setenv("MIOPEN_DEBUG_TUNING_ITERATIONS_MAX", "2")

@@ -186,7 +186,8 @@ cdef int _destroy(object given, type kind, str name) except -1:
 
 
 cdef class FindProblem(_Object):
-    """An operation, its direction and the descriptors of its tensors (miopenProblem_t).
+    """FindProblem()\n--\n\n\
+    An operation, its direction and the descriptors of its tensors (miopenProblem_t).
 
     Descriptors are copied: what becomes of the caller's changes nothing here.
     """
@@ -409,7 +410,8 @@ cdef FindProblem _problem(str kind, object operation, object direction, bint run
 
 
 cdef class FindOptions(_Object):
-    """How FindSolutions searches (miopenFindOptions_t); a new one has the header's defaults."""
+    """FindOptions()\n--\n\n\
+    How FindSolutions searches (miopenFindOptions_t); a new one has the header's defaults."""
 
     cdef readonly bint tuning
     cdef readonly int order
@@ -424,7 +426,8 @@ cdef class FindOptions(_Object):
 
 
 cdef class FindSolution(_Object):
-    """A solver that can run a problem, with its configuration (miopenSolution_t)."""
+    """FindSolution()\n--\n\n\
+    A solver that can run a problem, with its configuration (miopenSolution_t)."""
 
     cdef readonly FindProblem problem
     cdef readonly int64_t solver_id
@@ -484,6 +487,8 @@ cdef Plan _prepared(FindSolution s, Handle handle):
         raise BadParmError("another solver runs this problem here", "solution", s.solver, plan.solver.name)
     if plan.invoker.config != s.config:  # the handle's own was tuned otherwise: this one is the solution's alone
         plan.invoker = with_config(handle, plan.invoker, s.config)
+    if p.kind == "convolution":  # its plans say workSpace, as the convolutions' functions
+        plan.names = (*plan.names[:plan.count], "workspace", "workspaceSize")
     return plan
 
 

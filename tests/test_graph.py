@@ -569,8 +569,8 @@ def test_refused_graphs(host):
     refused(BadParmError, "MIOPEN_ATTR_TENSOR_UNIQUE_ID", graph_of, host, pointwise("ABS", x, y), pointwise("ABS", z,
                                                                                                             y))
     refused(BadParmError, "MIOPEN_ATTR_TENSOR_IS_VIRTUAL", graph_of, host, pointwise("ABS", x, w))
-    refused(BadParmError, "MIOPEN_ATTR_TENSOR_UNIQUE_ID", graph_of, host, pointwise("ABS", tensor((2, 3), uid=5),
-                                                                                 tensor((2, 4), uid=5)))
+    refused(BadParmError, "MIOPEN_ATTR_TENSOR_UNIQUE_ID", graph_of, host, pointwise(
+        "ABS", tensor((2, 3), uid=5), tensor((2, 3), uid=5, dtype="float16")))
     refused(BadParmError, "MIOPEN_ATTR_TENSOR_UNIQUE_ID", graph_of, host, pointwise("ABS", x, tensor((2, 3), uid=6)),
             pointwise("ABS", tensor((2, 3), uid=6, virtual=True), y))
     op = pointwise("ABS", x, y)
@@ -631,7 +631,7 @@ def test_what_is_not_computed_is_said_with_the_graph(host):
     x, half = tensor((2, 3)), tensor((2, 3), dtype="float16")
     for op, attribute in (
             (pointwise("RELU_FWD", x, half), f"{PW}XDESC"), (pointwise("ADD", x, tensor((2, 3)), half), f"{PW}BDESC"),
-            (pointwise("ADD", tensor((2, 1)), tensor((1, 3)), x), f"{PW}BDESC"),
+            (pointwise("ADD", tensor((2, 1)), tensor((1, 3)), x), f"{PW}XDESC"),
             (matmul(x, tensor((3, 4)), tensor((2, 4), dtype="float16")), "OPERATION_MATMUL_CDESC")):
         refused(MIOpenNotImplementedError, f"MIOPEN_ATTR_{attribute}", graph_of, host, op)
     for lens in (((2, 3), (4, 3), (2, 4)), ((5, 2, 3), (3, 4), (5, 2, 4))):  # b^T alone, and a repeated batch

@@ -44,7 +44,7 @@ def stub_of(kind):
     body = next(node for node in ast.parse(path.read_text(encoding="utf-8")).body
                 if isinstance(node, ast.ClassDef) and node.name == kind.__name__).body
     made = [node.args for node in body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
-    if not made or made[0].vararg:  # those that functions make
+    if not made:
         return []
     args = made[0]
     given = [False] * (len(args.args) - len(args.defaults)) + [True] * len(args.defaults)

@@ -172,7 +172,7 @@ def test_names_of_the_workspace(opencl_handle, host, rng):
     example = Example(conv_case(2, 6, 5, (7, 9), (3, 3), (1, 1)), "float32", "packed", rng, host)
     found = miopyx.miopenFindSolutions(opencl_handle, described(example, 0), None, 99)
     solution = next(one for one in found if one.workspace)
-    arrays = [opencl_handle.upload(np.zeros(d.lens, np.float32)) for d in (example.x, example.w, example.y)]
+    arrays = [opencl_handle.upload(np.zeros(d.lens, np.float32)) for d in example.desc]
     given = [(id, None, array) for id, array in zip(CONV, arrays, strict=True)]
     with pytest.raises(miopyx.errors.UnknownError) as raised:
         miopyx.miopenRunSolution(opencl_handle, solution, 3, given, None, solution.workspace - 1)

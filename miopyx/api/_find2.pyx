@@ -34,6 +34,7 @@ from ._convolution import (
 )
 from ._fusion import fused_candidates, plan_bias_activation
 from ._mha import plan_mha
+from miopyx.choose import switches
 from miopyx.choose.preparing import with_config
 from ._softmax import plan_softmax_backward, plan_softmax_forward
 from ._tensor_ops import plan_op_tensor
@@ -911,8 +912,12 @@ cdef list _find_fused(Handle handle, FindProblem p, FindOptions o, int most, str
     cdef int64_t limit = o.workspace_limit
     if o.workspace is not None or o.workspace_size > 0:
         limit = min(limit, o.workspace_size)
-    failure = None
-    for solver_id, time, workspace in fused_candidates(handle, *_fused_parts(p)):
+    failure, only = None, switches.only()
+    able = [one for one in fused_candidates(handle, *_fused_parts(p)) if only is None or one[0] in only]
+    if not able:
+        raise MIOpenNotImplementedError("all that run it are left out by MIOPEN_DEBUG_FIND_ONLY_SOLVER", "problem", p,
+                                        ", ".join([registry.BY_ID[id].name for id in sorted(only)]))
+    for solver_id, time, workspace in able:
         if workspace > limit or len(found) == most and o.order == BY_TIME:
             continue
         try:

@@ -475,7 +475,7 @@ def test_only_solver_of_fused_problems(host, monkeypatch):
     assert [one.solver for one in miopyx.miopenFindSolutions(host, problem, None, 99)] == [last.solver]
     other = next(s for s in registry.CONV if s.name not in {one.solver for one in everything})
     monkeypatch.setenv("MIOPEN_DEBUG_FIND_ONLY_SOLVER", other.name)
-    with pytest.raises(MIOpenNotImplementedError, match="MIOPEN_DEBUG_FIND_ONLY_SOLVER"):
+    with pytest.raises(miopyx.MIOpenNotImplementedError, match="MIOPEN_DEBUG_FIND_ONLY_SOLVER"):
         miopyx.miopenFindSolutions(host, problem, None, 99)
 
 

@@ -644,7 +644,7 @@ def test_inputs_are_what_the_graph_declares(host, x, y, parameter, value, limit)
 
 
 def test_inputs_without_lengths(host):
-    rep = BackendRep(declared((TensorProto.FLOAT16, None), (TensorProto.FLOAT16, [])), host)  # onnx's checker wants some
+    rep = BackendRep(declared((TensorProto.FLOAT16, None), (TensorProto.FLOAT16, [])), host)  # the checker wants some
     (z,) = rep.run([np.ones((2, 5), np.float16), np.float16(1)])
     assert (z == 2).all()
     assert z.shape == (2, 5)

@@ -461,7 +461,7 @@ def test_fused_batch_norm(handle, rng, training):
     np.testing.assert_allclose(y.values(), want, atol=1e-5)
 
 
-def test_only_solver_of_fused_problems(host, monkeypatch):
+def test_only_solver_of_fused_problems(host, setting):
     """MIOPEN_DEBUG_FIND_ONLY_SOLVER holds for them as for convolutions."""
     x, w, y = (TensorDescriptor("float32", lens) for lens in ((1, 3, 5, 5), (4, 3, 3, 3), (1, 4, 5, 5)))
     problem = miopyx.miopenCreateConvProblem(miopyx.ConvolutionDescriptor((1, 1)), 0)
@@ -471,10 +471,10 @@ def test_only_solver_of_fused_problems(host, monkeypatch):
     miopyx.miopenFuseProblems(problem, relu)
     everything = miopyx.miopenFindSolutions(host, problem, None, 99)
     last = everything[-1]
-    monkeypatch.setenv("MIOPEN_DEBUG_FIND_ONLY_SOLVER", last.solver)
+    setting(MIOPEN_DEBUG_FIND_ONLY_SOLVER=last.solver)
     assert [one.solver for one in miopyx.miopenFindSolutions(host, problem, None, 99)] == [last.solver]
     other = next(s for s in registry.CONV if s.name not in {one.solver for one in everything})
-    monkeypatch.setenv("MIOPEN_DEBUG_FIND_ONLY_SOLVER", other.name)
+    setting(MIOPEN_DEBUG_FIND_ONLY_SOLVER=other.name)
     with pytest.raises(miopyx.MIOpenNotImplementedError, match="MIOPEN_DEBUG_FIND_ONLY_SOLVER"):
         miopyx.miopenFindSolutions(host, problem, None, 99)
 

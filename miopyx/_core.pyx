@@ -344,7 +344,8 @@ cdef class Offer:
 
 
 cdef class Solver:
-    """The contract of all algorithms.  Solvers are stateless; ids and names are permanent.
+    """Solver(*, id=None, name=None, algorithm=None, dynamic=None, deterministic=None, last_resort=None)\n--\n\n\
+    The contract of all algorithms.  Solvers are stateless; ids and names are permanent.
 
     A subclass sets id, name (MIOpen's where algorithm and workspace are the same), algorithm and flags in its
     constructor.  Who chooses asks for an `offer`; the default one asks the methods below it, once each, and a simple

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import pydoc
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,50 @@ FUNCTIONS = {name: parameters for group in listed().values() for name, parameter
 def exported():
     return {name for name in dir(miopyx) if name.startswith("miopen") and callable(getattr(miopyx, name))
             and not isinstance(getattr(miopyx, name), type)}
+
+
+def stub_of(kind):
+    """The constructor's parameters in the stub of a class, names with whether they have a default, without self."""
+    if kind is miopyx.Handle:
+        kind = kind.__base__
+    path = Path(inspect.getfile(miopyx)).parents[1] / (kind.__module__.replace(".", "/") + ".pyi")
+    body = next(node for node in ast.parse(path.read_text(encoding="utf-8")).body
+                if isinstance(node, ast.ClassDef) and node.name == kind.__name__).body
+    made = [node.args for node in body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
+    if not made:
+        return []
+    args = made[0]
+    given = [False] * (len(args.args) - len(args.defaults)) + [True] * len(args.defaults)
+    return [*[(one.arg, has) for one, has in zip(args.args, given, strict=True)][1:],
+            *[(one.arg, default is not None) for one, default in zip(args.kwonlyargs, args.kw_defaults, strict=True)]]
+
+
+CLASSES = [one for one in (getattr(miopyx, name) for name in dir(miopyx))
+           if isinstance(one, type) and not issubclass(one, (Exception, int, tuple))
+           and one.__module__.startswith("miopyx.")]
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_classes_have_signatures(kind):
+    """help() shows how a class is called, and what it says is so."""
+    signature = inspect.signature(kind)
+    assert [(p.name, p.default is not p.empty) for p in signature.parameters.values()] == stub_of(kind)
+    assert pydoc.render_doc(kind, renderer=pydoc.plaintext).splitlines()[2].strip().startswith(
+        f"class {kind.__name__}")
+    assert f"{kind.__name__}(" in pydoc.render_doc(kind, renderer=pydoc.plaintext)
+    assert inspect.getdoc(kind)
+    assert "\n--\n" not in kind.__doc__
+    if not signature.parameters:
+        return
+    # The same defaults, given and left out.
+    required = [p for p in signature.parameters.values() if p.default is p.empty]
+    if not required and kind is not miopyx.Solver and kind is not miopyx.Handle:
+        assert kind(**{p.name: p.default for p in signature.parameters.values()}) == kind()
+
+
+def test_there_are_classes():
+    assert {miopyx.RNNDescriptor, miopyx.Handle, miopyx.Plan, miopyx.BackendDescriptor} <= set(CLASSES)
+    assert len(CLASSES) >= 20
 
 
 def test_the_convolution_page_is_complete():

@@ -147,7 +147,7 @@ def test_variables_of_miopen_that_mean_nothing_here_are_not():
 
 def test_a_right_environment_says_nothing():
     assert plan_in_a_process(MIOPEN_FIND_MODE="4", MIOPYX_HOST_ISA=" Baseline ", MIOPEN_LOG_LEVEL="4",
-                             MIOPEN_DEBUG_FIND_ONLY_SOLVER="85", MIOPEN_DEBUG_PERFDB_OVERRIDE=":",
+                             MIOPEN_DEBUG_FIND_ONLY_SOLVER="85;HostImplicitGemmFwd", MIOPEN_DEBUG_PERFDB_OVERRIDE=":",
                              MIOPEN_DEBUG_CONV_ASM="0") == ""
 
 

@@ -117,6 +117,48 @@ class Batch:
             assert (dx[steps:, n] == 0).all(), what
 
 
+@pytest.mark.parametrize("softmax", [True, False])
+def test_plans(handle, rng, softmax):
+    """The same bits as the function's, with a table for each batch; nothing is prepared twice."""
+    plan, steps, classes, most = None, 12, 7, 20
+    for _ in range(3):
+        labels, inputs = [int(n) for n in rng.integers(0, 5, 4)], [int(n) for n in rng.integers(9, steps + 1, 4)]
+        batch = Batch(handle, "float32", steps, classes, labels, inputs, rng, softmax=softmax)
+        if plan is None:
+            plan, desc = handle.ctc_loss(batch.x.desc, batch.dx.desc, batch.ctc, most), batch.ctc
+            assert plan.buffers == ("probs", "table", "losses", "gradients")
+        want = [values.copy() for values in batch.run()]
+        table = desc.table(batch.x.desc, batch.labels, labels, inputs, most)
+        memory = table if handle.device.is_host or handle.device.shares_memory else handle.upload(table)
+        again = Tensor(handle, batch.losses.desc, None), Tensor(handle, batch.dx.desc, None)
+        plan(batch.x.argument(), memory, *(one.argument() for one in again))
+        handle.finish()
+        for got, wanted in zip(again, want, strict=True):
+            np.testing.assert_array_equal(got.values(), wanted)
+    with pytest.raises(BadParmError, match="table"):
+        plan(batch.x.argument(), table[:, :5].copy(), *(one.argument() for one in again))
+
+
+def test_refused_plans(host):
+    probs, ctc = TensorDescriptor("float32", (5, 2, 4)), CTCLossDescriptor()
+    plan = host.ctc_loss(probs, probs, ctc, 3)
+    for call, parameter in (
+            (lambda: host.ctc_loss(probs, probs, ctc, -1), "most_labels"),
+            (lambda: host.ctc_loss(probs, probs, ctc, 1 << 40), "most_labels"),
+            (lambda: host.ctc_loss(probs, probs, None, 3), "ctc_desc"),
+            (lambda: host.ctc_loss(probs, TensorDescriptor("float32", (5, 2, 5)), ctc, 3), "gradientsDesc"),
+            (lambda: ctc.table(probs, [1] * 5, [4, 1], [5, 5], 3), "labelLengths"),
+            (lambda: ctc.table(probs, [4, 1], [1, 1], [5, 5], 3), "labels[0]"),
+            (lambda: ctc.table(probs, [1, 1], [1, 1], [6, 5], 3), "inputLengths")):
+        with pytest.raises(BadParmError) as raised:
+            call()
+        assert raised.value.parameter == parameter
+    miopyx.miopenSetCTCLossDescriptor(ctc, "float32", 1, True)
+    data = np.zeros((5, 2, 4), np.float32)
+    with pytest.raises(BadParmError, match="ctc_desc"):
+        plan(data, ctc.table(probs, [2], [1, 0], [5, 5], 3), np.zeros(2, np.float32), np.empty_like(data))
+
+
 def random_batch(handle, dtype, rng, **how):
     steps, samples, classes = (int(v) for v in rng.integers((1, 1, 2), (40, 6, 70)))
     inputs = [int(v) for v in rng.integers(0, steps + 1, samples)]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from ids import shown
 
-from miopyx.device import devices, icd, probing
+from miopyx.device import devices, icd, info, probing
 from miopyx.errors import BadParmError, UnknownError
 from miopyx.tools import cli
 from miopyx.values import config
@@ -1000,3 +1000,26 @@ def test_no_temporary_folder(monkeypatch):
     assert not verdict.ok
     assert not verdict.probed
     assert "no temporary file" in verdict.why
+
+
+def test_the_cache_of_a_core(tmp_path):
+    """Linux says it by level and kind, in any order; elsewhere a usual size is taken."""
+    def index(i, level, kind, size):
+        folder = tmp_path / f"index{i}"
+        folder.mkdir(exist_ok=True)
+        for name, text in (("level", level), ("type", kind), ("size", size)):
+            (folder / name).write_text(f"{text}\n")
+
+    usual = info.core_cache(str(tmp_path / "nowhere"))
+    assert usual > 0
+    index(0, 1, "Data", "48K")
+    index(1, 2, "Instruction", "64K")
+    index(2, 3, "Unified", "32M")
+    index(3, 2, "Unified", "1280K")
+    info.core_cache.cache_clear()
+    assert info.core_cache(str(tmp_path)) == 1280 << 10
+    for text, wanted in (("3M", 3 << 20), ("65536", 65536), ("many", usual), ("", usual)):
+        index(3, 2, "Unified", text)
+        info.core_cache.cache_clear()
+        assert info.core_cache(str(tmp_path)) == wanted
+    info.core_cache.cache_clear()

@@ -79,7 +79,7 @@ def test_lines_without_a_command(line):
     assert parse_line(line) is None
 
 
-@pytest.mark.parametrize("line", ["gemm -n 4", "conv 4", "conv -n '4", "conv --device host", "MIOpenDriver convfp8"])
+@pytest.mark.parametrize("line", ["sums -n 4", "conv 4", "conv -n '4", "conv --device host", "MIOpenDriver convfp4"])
 def test_lines_that_do_not_parse(line):
     with pytest.raises(UsageError):
         parse_line(line)
@@ -579,7 +579,7 @@ def test_rows_come_as_they_are_known_and_the_result_is_whole_at_any_time(a_list,
 def test_refused_lines_are_skipped_and_counted(tmp_path, capsys):
     path, result = tmp_path / "some.txt", tmp_path / "out.json"
     small = "conv -n 1 -c 2 -k 3 -H 5 -W 5"
-    path.write_text(f"{small} -F 1\nconv -c 5 -g 2\ngemm -n 1\n{small} -F 4\n")
+    path.write_text(f"{small} -F 1\nconv -c 5 -g 2\nsums -n 1\n{small} -F 4\n")
     assert main(["conv", "--file", str(path), "--device", "host", "--json", str(result)]) == 2
     captured = capsys.readouterr()
     assert [line.split(": ")[1] for line in captured.err.splitlines()] == [f"{path}, line 2", f"{path}, line 3"]
@@ -691,7 +691,7 @@ def test_bad_lists(tmp_path, content, where, capsys):
 
 
 @pytest.mark.parametrize(("words", "code"), [
-    ("", 2), ("gemm", 2), ("-n 4", 2), ("conv -n", 2), ("conv -n 0", 2), ("conv -n -3", 2), ("conv -y 0", 2),
+    ("", 2), ("sums", 2), ("-n 4", 2), ("conv -n", 2), ("conv -n 0", 2), ("conv -n -3", 2), ("conv -y 0", 2),
     ("conv -u 0", 2), ("conv -p -1", 2), ("conv -n 99999999999999999999", 2), ("conv -I NCDHW", 2),
     ("conv --batch 3", 2), ("conv --file /no/such/list", 2), ("conv --json /no/such/folder/x", 2),
     ("conv --device nonesuch", 3), ("conv -n 300000 -c 90000 --device host", 3), ("--help", 0), ("conv -h", 0),

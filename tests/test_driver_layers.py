@@ -81,6 +81,8 @@ LINES = {
     "multimarginloss --power 2": 1,
     "multimarginloss -R sum -C 0 --margin 0.5": 1,
     "rope -X 2x3x8 -F 0": 2,
+    "gemm -m 30 -n 20 -k 50 -A 0.5 -B 2": 1,
+    **{f"gemm -b 3 -m 4 -n 5 -k 6 -u {i & 1} -v {i >> 1 & 1} -C {i >> 2} -A 1.5 -B {i % 2}": 1 for i in range(8)},
     "adam -d 5x6 -W 0.1": 1,
     "adam -d 5x6 -a 1 -m 1": 1,
     "transformersadamw -d 5x6 -W 0.1": 1,

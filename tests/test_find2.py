@@ -167,6 +167,21 @@ def test_the_callers_memory(handle, host, rng):
         miopyx.miopenFindSolutions(handle, described(example, 0), options, 9)
 
 
+def test_names_of_the_workspace(opencl_handle, host, rng):
+    """It is called as the function's parameter is."""
+    example = Example(conv_case(2, 6, 5, (7, 9), (3, 3), (1, 1)), "float32", "packed", rng, host)
+    found = miopyx.miopenFindSolutions(opencl_handle, described(example, 0), None, 99)
+    solution = next(one for one in found if one.workspace)
+    arrays = [opencl_handle.upload(np.zeros(d.lens, np.float32)) for d in example.desc]
+    given = [(id, None, array) for id, array in zip(CONV, arrays, strict=True)]
+    with pytest.raises(miopyx.errors.UnknownError) as raised:
+        miopyx.miopenRunSolution(opencl_handle, solution, 3, given, None, solution.workspace - 1)
+    assert raised.value.parameter == "workspaceSize"
+    with pytest.raises(miopyx.BadParmError) as refused:
+        miopyx.miopenRunSolution(opencl_handle, solution, 3, given, None, solution.workspace)
+    assert refused.value.parameter == "workspace"
+
+
 def test_tuning_finds_a_configuration_that_is_kept(opencl_handle, host, rng, monkeypatch, tmp_path):
     monkeypatch.setenv("MIOPEN_USER_DB_PATH", str(tmp_path))
     monkeypatch.setenv("MIOPEN_DEBUG_TUNING_ITERATIONS_MAX", "2")
@@ -459,6 +474,24 @@ def test_fused_batch_norm(handle, rng, training):
     handle.finish()
     want = np.tanh((x - mean) / np.sqrt(variance.astype("f8") + 1e-5) * scale.astype("f8") + shift)
     np.testing.assert_allclose(y.values(), want, atol=1e-5)
+
+
+def test_only_solver_of_fused_problems(host, setting):
+    """MIOPEN_DEBUG_FIND_ONLY_SOLVER holds for them as for convolutions."""
+    x, w, y = (TensorDescriptor("float32", lens) for lens in ((1, 3, 5, 5), (4, 3, 3, 3), (1, 4, 5, 5)))
+    problem = miopyx.miopenCreateConvProblem(miopyx.ConvolutionDescriptor((1, 1)), 0)
+    for number, desc in zip(CONV, (x, w, y), strict=True):
+        miopyx.miopenSetProblemTensorDescriptor(problem, number, desc)
+    relu = miopyx.miopenCreateActivationProblem(miopyx.ActivationDescriptor(miopyx.miopenActivationRELU), 0)
+    miopyx.miopenFuseProblems(problem, relu)
+    everything = miopyx.miopenFindSolutions(host, problem, None, 99)
+    last = everything[-1]
+    setting(MIOPEN_DEBUG_FIND_ONLY_SOLVER=last.solver)
+    assert [one.solver for one in miopyx.miopenFindSolutions(host, problem, None, 99)] == [last.solver]
+    other = next(s for s in registry.CONV if s.name not in {one.solver for one in everything})
+    setting(MIOPEN_DEBUG_FIND_ONLY_SOLVER=other.name)
+    with pytest.raises(miopyx.MIOpenNotImplementedError, match="MIOPEN_DEBUG_FIND_ONLY_SOLVER"):
+        miopyx.miopenFindSolutions(host, problem, None, 99)
 
 
 def test_what_is_not_fused(host):

@@ -385,6 +385,30 @@ def test_compile_only(again, counts, rng, setting):
     assert runs > 0
 
 
+def test_only_solver_of_plans(again, rng, setting):
+    """What is left to Find is left to plans; who asks for a solver by its id gets it."""
+    handle = again()
+    problem = Problem(handle, rng)
+    able = applicable(handle, struct_of(problem))
+    made = problem.x, problem.w, problem.conv, problem.y
+    for chosen in (able[0], able[-1]):
+        setting(MIOPEN_DEBUG_FIND_ONLY_SOLVER=chosen.name)
+        plan = handle.convolution_forward(*made)
+        assert plan.solver is chosen
+        assert len(able) == 1 or "MIOPEN_DEBUG_FIND_ONLY_SOLVER" in plan.explain()
+        fused = handle.convolution_bias_activation_forward(problem.x, problem.w, problem.conv, None, None,
+                                                           miopyx.ActivationDescriptor(), problem.y)
+        assert fused.solver is chosen
+        assert handle.convolution_forward(*made, solution_id=able[0].id).solver is able[0]
+    setting(MIOPEN_DEBUG_FIND_ONLY_SOLVER=next(s for s in registry.CONV if s not in able).id)
+    handle.build_ahead([("forward", *made)])
+    with pytest.raises(MIOpenNotImplementedError, match="MIOPEN_DEBUG_FIND_ONLY_SOLVER"):
+        handle.convolution_forward(*made)
+    setting(MIOPEN_DEBUG_FIND_ONLY_SOLVER="NoSuchSolver")
+    with pytest.raises(BadParmError, match="MIOPEN_DEBUG_FIND_ONLY_SOLVER"):
+        handle.convolution_forward(*made)
+
+
 def test_only_solver(again, counts, rng, setting):
     handle = again()
     problem = Problem(handle, rng)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -37,10 +38,10 @@ def tensor(lens, virtual=False, dtype="float32", uid=None, strides=None):
         ("TENSOR_IS_VIRTUAL", "BOOLEAN", virtual)])
 
 
-def convolution(pads=(1, 1), strides=(1, 1), end_pads=None):
+def convolution(pads=(1, 1), strides=(1, 1), end_pads=None, computes="float32"):
     n = len(pads)
     return make("CONVOLUTION", [
-        ("CONVOLUTION_COMP_TYPE", "DATA_TYPE", "float32"), ("CONVOLUTION_CONV_MODE", "CONVOLUTION_MODE", 0),
+        ("CONVOLUTION_COMP_TYPE", "DATA_TYPE", computes), ("CONVOLUTION_CONV_MODE", "CONVOLUTION_MODE", 0),
         ("CONVOLUTION_SPATIAL_DIMS", "INT64", n), ("CONVOLUTION_DILATIONS", "INT64", [1] * n),
         ("CONVOLUTION_FILTER_STRIDES", "INT64", strides), ("CONVOLUTION_PRE_PADDINGS", "INT64", pads),
         ("CONVOLUTION_POST_PADDINGS", "INT64", pads if end_pads is None else end_pads)])
@@ -54,10 +55,11 @@ def forward(x, w, y, conv=None, alpha=1.0, beta=0.0):
                     (f"{p}_ALPHA", "FLOAT", alpha), (f"{p}_BETA", "DOUBLE", beta)])
 
 
-def pointwise(mode, *tensors, alpha1=1.0, alpha2=1.0, **settings):
+def pointwise(mode, *tensors, alpha1=1.0, alpha2=1.0, computes="float32", nan=None, **settings):
     """x [b] y of a mode."""
     pw = make("POINTWISE", [("POINTWISE_MODE", "POINTWISE_MODE", f"MIOPEN_POINTWISE_{mode}"),
-                            ("POINTWISE_MATH_PREC", "DATA_TYPE", "float32"),
+                            ("POINTWISE_MATH_PREC", "DATA_TYPE", computes),
+                            *([] if nan is None else [("POINTWISE_NAN_PROPAGATION", "NAN_PROPOGATION", nan)]),
                             *((f"POINTWISE_{name}", "FLOAT", value) for name, value in settings.items())])
     p, names = "OPERATION_POINTWISE", ("XDESC", "YDESC") if len(tensors) == 2 else ("XDESC", "BDESC", "YDESC")
     return make(p, [(f"{p}_PW_DESCRIPTOR", "BACKEND_DESCRIPTOR", pw), (f"{p}_ALPHA1", "FLOAT", alpha1),
@@ -65,16 +67,16 @@ def pointwise(mode, *tensors, alpha1=1.0, alpha2=1.0, **settings):
                     *((f"{p}_{name}", "BACKEND_DESCRIPTOR", t) for name, t in zip(names, tensors, strict=True))])
 
 
-def reduction(op, x, y):
+def reduction(op, x, y, computes="float32"):
     of = make("REDUCTION", [("REDUCTION_OPERATOR", "REDUCTION_OPERATOR_TYPE", f"MIOPEN_REDUCE_TENSOR_{op}"),
-                            ("REDUCTION_COMP_TYPE", "DATA_TYPE", "float32")])
+                            ("REDUCTION_COMP_TYPE", "DATA_TYPE", computes)])
     p = "OPERATION_REDUCTION"
     return make(p, [(f"{p}_DESC", "BACKEND_DESCRIPTOR", of), (f"{p}_XDESC", "BACKEND_DESCRIPTOR", x),
                     (f"{p}_YDESC", "BACKEND_DESCRIPTOR", y)])
 
 
-def matmul(a, b, c):
-    of = make("MATMUL", [("MATMUL_COMP_TYPE", "DATA_TYPE", "float32")])
+def matmul(a, b, c, computes="float32"):
+    of = make("MATMUL", [("MATMUL_COMP_TYPE", "DATA_TYPE", computes)])
     p = "OPERATION_MATMUL"
     return make(p, [(f"{p}_DESC", "BACKEND_DESCRIPTOR", of), *((f"{p}_{name}", "BACKEND_DESCRIPTOR", t) for name, t in (
         ("ADESC", a), ("BDESC", b), ("CDESC", c)))])
@@ -313,11 +315,11 @@ def test_products_of_torch_arrays_of_another_layout(host):
 class Parts:
     """The graphs of MIOpen's tests of attention; tensors are real where a name is in `lens`."""
 
-    def __init__(self, lens, scale, rng_settings=(), sum_lens=None, **alphas):
+    def __init__(self, lens, scale, rng_settings=(), **alphas):
         self.lens, self.scale, self.rng_settings, self.alphas = lens, scale, rng_settings, alphas
         self.t, self.ops = {}, []
         (n, h, s, d), (*_, t, w) = lens["Q"], lens["V"]
-        self.square, self.rows = (n, h, s, t), sum_lens or (n, h, s, 1)
+        self.square, self.rows = (n, h, s, t), (n, h, s, 1)
         self.turned = {"K": (n, h, d, t), "V": (n, h, w, t), "p": (n, h, t, s)}
 
     def __getitem__(self, name):
@@ -430,7 +432,7 @@ NORMAL = [("RNG_DISTRIBUTION", "RNG_DISTRIBUTION", "MIOPEN_RNG_DISTRIBUTION_NORM
 
 
 @pytest.mark.parametrize("more", [
-    {"MUL": 100.0}, {"SUB": 7.0}, {"MUL2": 2.0}, {"IDENTITY2": 2.0}, {"sum_lens": (1, 2, 1, 5)},
+    {"MUL": 100.0}, {"SUB": 7.0}, {"MUL2": 2.0}, {"IDENTITY2": 2.0},
     {"rng_settings": NORMAL}], ids=lambda more: next(iter(more)))
 def test_what_is_no_attention(host, more):
     assert Parts(small_attention(), 0.5).forward().graph(host).finalized
@@ -610,18 +612,119 @@ def test_refused_graphs(host):
     refused(BadParmError, "MIOPEN_ATTR_TENSOR_UNIQUE_ID", graph_of, host, pointwise("ABS", x, y), pointwise("ABS", z,
                                                                                                             y))
     refused(BadParmError, "MIOPEN_ATTR_TENSOR_IS_VIRTUAL", graph_of, host, pointwise("ABS", x, w))
-    refused(BadParmError, "MIOPEN_ATTR_TENSOR_UNIQUE_ID", graph_of, host, pointwise("ABS", tensor((2, 3), uid=5),
-                                                                                 tensor((2, 4), uid=5)))
+    refused(BadParmError, "MIOPEN_ATTR_TENSOR_UNIQUE_ID", graph_of, host, pointwise(
+        "ABS", tensor((2, 3), uid=5), tensor((2, 3), uid=5, dtype="float16")))
     refused(BadParmError, "MIOPEN_ATTR_TENSOR_UNIQUE_ID", graph_of, host, pointwise("ABS", x, tensor((2, 3), uid=6)),
             pointwise("ABS", tensor((2, 3), uid=6, virtual=True), y))
     op = pointwise("ABS", x, y)
     refused(BadParmError, "arrayOfElements", graph_of, host, op, op)
-    refused(BadParmError, "MIOPEN_ATTR_TENSOR_DIMENSIONS", graph_of, host, matmul(x, y, z))
     # A value between that somebody else reads, or has memory, is not fused away.
     cx, cw, here, out = tensor((1, 2, 4, 4)), tensor((2, 2, 3, 3)), tensor((1, 2, 4, 4)), tensor((1, 2, 4, 4))
     why = refused(MIOpenNotImplementedError, "MIOPEN_ATTR_OPERATIONGRAPH_OPS", graph_of, host, forward(cx, cw, here),
                   pointwise("RELU_FWD", here, out))
     assert f"not virtual: {here.uid}" in str(why)
+
+
+def backward_data(dy, w, dx):
+    p = "OPERATION_CONVOLUTION_BWD_DATA"
+    return make("OPERATION_CONVOLUTION_BACKWARD_DATA", [
+        (f"{p}_DX", "BACKEND_DESCRIPTOR", dx), (f"{p}_W", "BACKEND_DESCRIPTOR", w),
+        (f"{p}_DY", "BACKEND_DESCRIPTOR", dy), (f"{p}_CONV_DESC", "BACKEND_DESCRIPTOR", convolution())])
+
+
+PW, CONV, DATA = "OPERATION_POINTWISE_", "OPERATION_CONVOLUTION_FORWARD_", "OPERATION_CONVOLUTION_BWD_DATA_"
+
+
+@pytest.mark.parametrize(("make_it", "lens", "attribute", "value", "limit"), [
+    # An operand may be repeated along an axis, of two operands one.
+    (pointwise, ("ADD", (2, 3), (2, 4), (2, 3)), f"{PW}BDESC", (2, 4), "(2, 3), or 1"),
+    (pointwise, ("ADD", (2, 3), (3,), (2, 3)), f"{PW}BDESC", (3,), "(2, 3), or 1"),
+    (pointwise, ("MUL", (2, 1), (2, 1), (2, 3)), f"{PW}YDESC", (2, 3), (2, 1)),
+    (pointwise, ("RELU_FWD", (2, 1), (2, 3)), f"{PW}XDESC", (2, 1), "(2, 3)"),
+    (pointwise, ("IDENTITY", (3, 2), (2, 3)), f"{PW}XDESC", (3, 2), "(2, 3)"),
+    (matmul, ((2, 3), (4, 5), (2, 5)), "OPERATION_MATMUL_BDESC", (4, 5), "3 rows, or as many columns"),
+    (matmul, ((2, 3), (2, 3), (2, 3)), "OPERATION_MATMUL_CDESC", (2, 3), (2, 2)),
+    (matmul, ((2, 3), (3,), (2, 3)), "OPERATION_MATMUL_BDESC", (3,), ">= 2"),
+    (matmul, ((4, 2, 3), (5, 3, 4), (4, 2, 4)), "OPERATION_MATMUL_BDESC", (5, 3, 4), "(4,), or 1"),
+    (matmul, ((4, 2, 3), (3, 4), (2, 4)), "OPERATION_MATMUL_CDESC", (2, 4), (4, 2, 4)),
+    (reduction, ("ADD", (2, 3), (2, 2)), "OPERATION_REDUCTION_YDESC", (2, 2), (2, 3)),
+    (reshape, ((2, 3), (2, 4)), "OPERATION_RESHAPE_YDESC", (2, 4), (2, 3)),
+    (forward, ((2, 3, 6, 5), (4, 3, 3, 3), (2, 4, 5, 5)), f"{CONV}Y", (2, 4, 5, 5), (2, 4, 6, 5)),
+    (forward, ((2,), (4, 3, 3, 3), (2, 4, 5, 5)), f"{CONV}X", (2,), 4),
+    (forward, ((2, 5, 6, 5), (4, 3, 3, 3), (2, 4, 6, 5)), f"{CONV}X", (2, 5, 6, 5), (4, 3, 3, 3)),
+    (backward_data, ((2, 5, 6, 5), (4, 3, 3, 3), (2, 3, 6, 5)), f"{DATA}DY", (2, 5, 6, 5), (2, 4, 6, 5)),
+])
+def test_lengths_are_checked_with_the_operation(make_it, lens, attribute, value, limit):
+    mode, lens = [one for one in lens if isinstance(one, str)], [one for one in lens if not isinstance(one, str)]
+    error = refused(BadParmError, f"MIOPEN_ATTR_{attribute}", make_it, *mode, *map(tensor, lens))
+    assert (error.value, error.limit) == (value, limit)
+
+
+def test_lengths_that_fit():
+    """What MIOpen has: repeated operands, b^T, repeated batches."""
+    for lens in (((2, 1), (2, 3), (2, 3)), ((1, 3), (2, 1), (2, 3)), ((0, 3), (1, 3), (0, 3))):
+        assert pointwise("ADD", *map(tensor, lens)).finalized
+    for lens in (((2, 3), (4, 3), (2, 4)), ((5, 2, 3), (3, 4), (5, 2, 4)), ((1, 2, 3), (5, 3, 4), (5, 2, 4))):
+        assert matmul(*map(tensor, lens)).finalized
+    assert reshape(tensor((2, 3, 4)), tensor((6, 4))).finalized
+
+
+def test_what_is_not_computed_is_said_with_the_graph(host):
+    """Types between operations are free; a graph of such that no function has is refused, not its plan."""
+    x, half = tensor((2, 3)), tensor((2, 3), dtype="float16")
+    for op, attribute in (
+            (pointwise("RELU_FWD", x, half), f"{PW}XDESC"), (pointwise("ADD", x, tensor((2, 3)), half), f"{PW}BDESC"),
+            (pointwise("ADD", tensor((2, 1)), tensor((1, 3)), x), f"{PW}XDESC"),
+            (matmul(x, tensor((3, 4)), tensor((2, 4), dtype="float16")), "OPERATION_MATMUL_CDESC")):
+        refused(MIOpenNotImplementedError, f"MIOPEN_ATTR_{attribute}", graph_of, host, op)
+    for lens in (((2, 3), (4, 3), (2, 4)), ((5, 2, 3), (3, 4), (5, 2, 4))):  # b^T alone, and a repeated batch
+        refused(MIOpenNotImplementedError, "MIOPEN_ATTR_OPERATIONGRAPH_OPS", graph_of, host, matmul(*map(tensor, lens)))
+
+
+@pytest.mark.parametrize(("lens", "dtype"), [((1, 4, 6, 5), "float32"), ((2, 4, 6, 1), "float32"),
+                                             ((2, 4, 6, 5), "float16")])
+def test_a_z_that_is_not_computed(host, lens, dtype):
+    here, y = tensor((2, 4, 6, 5), virtual=True), tensor((2, 4, 6, 5))
+    conv, add = forward(tensor((2, 3, 6, 5)), tensor((4, 3, 3, 3)), here), pointwise(
+        "ADD", here, tensor(lens, dtype=dtype), y)
+    refused(MIOpenNotImplementedError, f"MIOPEN_ATTR_{PW}BDESC", graph_of, host, conv, add)
+
+
+def test_compute_types(host):
+    """float32, of float64 and of integers their own; less than that for 16 bits is what they get at least."""
+    of = {dtype: tensor((2, 2), dtype=dtype) for dtype in ("float32", "float64", "float16", "bfloat16", "int32")}
+    fine = {("float32", "float32"), ("float64", "float64"), ("float16", "float32"), ("float16", "float16"),
+            ("bfloat16", "float32"), ("bfloat16", "bfloat16"), ("int32", "int32")}
+    for dtype, t in of.items():
+        for computes in of:
+            for attribute, make_it in (
+                    ("POINTWISE_MATH_PREC", partial(pointwise, "ADD", t, t, t, computes=computes)),
+                    ("MATMUL_COMP_TYPE", partial(matmul, t, t, t, computes)),
+                    ("REDUCTION_COMP_TYPE", partial(reduction, "ADD", t, t, computes))):
+                if (dtype, computes) in fine:
+                    assert make_it().finalized
+                else:
+                    refused(MIOpenNotImplementedError, f"MIOPEN_ATTR_{attribute}", make_it)
+    image, w = (tensor(lens) for lens in ((1, 2, 3, 3), (2, 2, 3, 3)))
+    refused(MIOpenNotImplementedError, "MIOPEN_ATTR_CONVOLUTION_COMP_TYPE", forward, image, w, image,
+            convolution(computes="float64"))
+
+
+def test_nan_propagation(host):
+    """What was asked for is what is computed."""
+    x, given = tensor((1, 4)), np.array([[np.nan, -1, 2, 9]], "f4")
+    asked = {("RELU_FWD", 1): {}, ("RELU_FWD", 0): {"RELU_UPPER_CLIP": 5.0}, ("TANH_FWD", 0): {}, ("TANH_FWD", 1): {}}
+    for (mode, nan), settings in asked.items():
+        y = tensor((1, 4))
+        for got, in results(host, graph_of(host, pointwise(mode, x, y, nan=nan, **settings)), [(x, given)], [y]):
+            assert np.isnan(got[0, 0]) == (mode == "TANH_FWD" or nan)
+    for mode, nan, settings in (("RELU_FWD", 0, {}), ("RELU_FWD", 1, {"RELU_UPPER_CLIP": 5.0}),
+                                ("RELU_FWD", 0, {"RELU_LOWER_CLIP_SLOPE": 0.5})):
+        refused(MIOpenNotImplementedError, "MIOPEN_ATTR_POINTWISE_NAN_PROPAGATION", partial(
+            pointwise, mode, x, tensor((1, 4)), nan=nan, **settings))
+    for nan in (0, 1):
+        refused(MIOpenNotImplementedError, "MIOPEN_ATTR_POINTWISE_NAN_PROPAGATION", partial(
+            pointwise, "MAX", x, x, tensor((1, 4)), nan=nan))
 
 
 def test_elements_as_an_array():

@@ -349,7 +349,7 @@ def invokers():
 
 
 def test_a_handle_forgets_operations_that_nobody_used_lately(device_name, monkeypatch):
-    """Of those that differ in a size: 1024 at most.  One that is used between others stays."""
+    """Of those that differ in a size: 2048 at most.  One that is used between others stays."""
     made = []
     prepare = preparing.first_applicable
 
@@ -366,23 +366,63 @@ def test_a_handle_forgets_operations_that_nobody_used_lately(device_name, monkey
             return y
 
         plan = handle.scale_tensor(TensorDescriptor("float32", (7,)))
-        for n in range(10, 2400):
+        for n in range(10, 4600):
             y = scale(n, 2.0)
             scale(9, 1.0)
             if n % 500 == 0:
                 np.testing.assert_array_equal(handle.download(y), 2 * np.arange(1, n + 1))
             if n % 100 == 0:
                 handle.finish()
-                assert invokers() - before <= 1024 + 2
-        assert len(made) == 2400 - 10 + 2
-        scale(2399, 2.0)
-        assert len(made) == 2400 - 10 + 2
+                assert invokers() - before <= 2048 + 2
+        assert len(made) == 4600 - 10 + 2
+        scale(4599, 2.0)
+        assert len(made) == 4600 - 10 + 2
         scale(10, 2.0)  # forgotten, and made again
-        assert len(made) == 2400 - 10 + 3
+        assert len(made) == 4600 - 10 + 3
         y = handle.upload(np.ones(7, np.float32))
         plan(y, alpha=3.0)  # holds what it needs itself
         np.testing.assert_array_equal(handle.download(y), np.full(7, 3.0))
     del plan
+    assert invokers() <= before
+
+
+def test_a_handle_forgets_convolutions_that_nobody_used_lately(rng):
+    """Those under a solver's id, which is prepared again; what Find said of an algorithm stays."""
+    before = invokers()
+    w, conv = TensorDescriptor("float32", (1, 1, 1, 1)), miopyx.ConvolutionDescriptor((0, 0))
+    two = np.full((1, 1, 1, 1), 2, np.float32)
+    with miopyx.Handle("host") as handle:
+        def run(n, call):
+            x = TensorDescriptor("float32", (1, 1, 1, n))
+            given, result = rng.standard_normal(x.lens, np.float32), np.full(x.lens, np.nan, np.float32)
+            call(x, given, result)
+            np.testing.assert_array_equal(result, 2 * given)
+
+        def immediate(x, given, result):
+            best = miopyx.miopenConvolutionForwardGetSolution(handle, w, x, conv, x, 1)[0]
+            space = np.zeros(max(best.workspace_size, 1), np.uint8)
+            miopyx.miopenConvolutionForwardImmediate(handle, w, two, x, given, conv, x, result, space,
+                                                     best.workspace_size, best.solution_id)
+
+        def found(x, given, result):
+            best = miopyx.miopenFindConvolutionForwardAlgorithm(handle, x, given, w, two, conv, x, result, 1,
+                                                                np.zeros(1 << 16, np.uint8), 1 << 16, False)[0]
+            result.fill(np.nan)
+            by_algorithm(best.algo, x, given, result)
+
+        def by_algorithm(algo, x, given, result):
+            miopyx.miopenConvolutionForward(handle, 1.0, x, given, w, two, conv, algo, 0.0, x, result,
+                                            np.zeros(1 << 16, np.uint8), 1 << 16)
+
+        algo = []
+        run(9, lambda x, given, result: (found(x, given, result), algo.append(
+            miopyx.miopenFindConvolutionForwardAlgorithm(handle, x, given, w, two, conv, x, result, 1,
+                                                         np.zeros(1 << 16, np.uint8), 1 << 16, False)[0].algo)))
+        for n in range(10, 2 * 2048 + 200):
+            run(n, immediate)
+        assert invokers() - before <= 2048 + 10
+        run(9, lambda *how: by_algorithm(algo[0], *how))
+        run(10, immediate)  # prepared again
     assert invokers() <= before
 
 

@@ -50,6 +50,38 @@ def bits(work, direction):
     return [p.short for p in work.passes() if work.wanted(p)] == direction
 
 
+def test_find_2():
+    """Its functions are printed, with the tensors of a run."""
+    out, err = python("""
+import numpy as np
+import miopyx as mi
+
+handle = mi.Handle("host")
+desc = mi.TensorDescriptor("float32", (2, 3))
+problem = mi.miopenCreateActivationProblem(mi.ActivationDescriptor(mi.miopenActivationRELU), 0)
+for id in (mi.miopenTensorActivationX, mi.miopenTensorActivationY):
+    mi.miopenSetProblemTensorDescriptor(problem, id, desc)
+options = mi.miopenCreateFindOptions()
+solution = mi.miopenFindSolutions(handle, problem, options, 1)[0]
+x, y = np.full((2, 3), -1, np.float32), np.ones((2, 3), np.float32)
+mi.miopenRunSolution(handle, solution, 2, [mi.miopenTensorArgument_t(mi.miopenTensorActivationX, None, x),
+                                           (mi.miopenTensorActivationY, None, y)], None, 0)
+print(hex(x.ctypes.data), hex(y.ctypes.data), y.sum())
+""", MIOPEN_ENABLE_LOGGING="1")
+    x, y, total = out.split()
+    assert float(total) == 0
+    lines = err.replace(PREFIX, "").splitlines()
+    calls = [line.partition("(")[0] for line in lines if line.startswith("miopenStatus_t")]
+    assert [call.split()[1] for call in calls] == [
+        "miopenCreateActivationProblem", *["miopenSetProblemTensorDescriptor"] * 2, "miopenCreateFindOptions",
+        "miopenFindSolutions", "miopenRunSolution"]
+    run = "\n".join(lines[lines.index(next(line for line in lines if "miopenRunSolution" in line)):])
+    assert "solution = <FindSolution " in run
+    assert "\tnInputs = 2" in run
+    assert x in run
+    assert y in run
+
+
 # -------------------------------------------------------------------------------------------------------- descriptors
 
 

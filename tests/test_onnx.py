@@ -616,6 +616,40 @@ def test_run_model_and_single_arrays():
         Backend.prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
 
 
+def declared(x, y):
+    """A model of an Add of two inputs that a graph declares so."""
+    return helper.make_model(helper.make_graph(
+        [helper.make_node("Add", ["x", "y"], ["z"])], "add",
+        [helper.make_tensor_value_info("x", *x), helper.make_tensor_value_info("y", *y)],
+        [helper.make_tensor_value_info("z", x[0], [None])]), opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.mark.parametrize(("x", "y", "parameter", "value", "limit"), [
+    (np.ones((2, 3)), np.ones((2, 3), "f4"), "x", "float64", "float32"),
+    (np.ones((2, 3), "f4"), np.ones((2, 3), "i4"), "y", "int32", "float32"),
+    (np.ones((2, 4), "f4"), np.ones((2, 4), "f4"), "x.shape[1]", 4, 3),
+    (np.ones(3, "f4"), np.ones((2, 3), "f4"), "x", (3,), "2 dimensions"),
+    (np.ones((2, 3), "f4"), np.ones((1, 3), "f4"), "y.shape[0]", 1, "2, as x.shape[0]"),
+])
+def test_inputs_are_what_the_graph_declares(host, x, y, parameter, value, limit):
+    rep = Backend.prepare(declared((TensorProto.FLOAT, ["n", 3]), (TensorProto.FLOAT, ["n", None])), host)
+    for n in (1, 5):
+        (z,) = rep.run([np.full((n, 3), 2, np.float32), np.ones((n, 3), np.float32)])
+        assert (z == 3).all()
+        assert z.shape == (n, 3)
+    for inputs in ([x, y], {"x": x, "y": y}):
+        with pytest.raises(miopyx.errors.BadParmError) as raised:
+            rep.run(inputs)
+        assert (raised.value.parameter, raised.value.value, raised.value.limit) == (parameter, value, limit)
+
+
+def test_inputs_without_lengths(host):
+    rep = BackendRep(declared((TensorProto.FLOAT16, None), (TensorProto.FLOAT16, [])), host)  # the checker wants some
+    (z,) = rep.run([np.ones((2, 5), np.float16), np.float16(1)])
+    assert (z == 2).all()
+    assert z.shape == (2, 5)
+
+
 @pytest.mark.parametrize(("op", "x", "why"), [
     ("Relu", np.array([-1, 2], np.int32), "int32 tensor"), ("Abs", np.array([-1, 2], np.int64), "int64 tensor"),
     ("Softmax", np.empty((0, 3), np.float32), "empty tensor"),

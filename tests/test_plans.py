@@ -618,8 +618,10 @@ def test_handle_arguments(device_name):
     for bad in (5, 1.5, object(), b"host"):
         with pytest.raises(BadParmError):
             miopyx.Handle(bad)
-    with pytest.raises(BadParmError):
+    with pytest.raises(BadParmError) as raised:
         miopyx.Handle("no such device")
+    words = str(raised.value.limit).replace(",", " ").split()
+    assert {"gpu", "cpu", "host", "cuda"} <= set(words)
     with pytest.raises(BadParmError):
         miopyx.miopenCreateWithStream(None)
     with miopyx.miopenCreate() as handle:

@@ -618,6 +618,8 @@ def test_descriptors():
         assert made == plain
         assert made.padding_mode == 1
     assert "miopenRNNRELU" in repr(plain)
+    for name in ("miopenRNNbidirection", "miopenRNNwithBias", "miopenRNNlinear", "miopenFloat", "miopenRNNdefault"):
+        assert repr(name) in repr(plain)
     before = repr(rnn)
     for bad in ((0, 1, 0, 0, 2, 0, 0, 1), (4, 0, 0, 0, 2, 0, 0, 1), (4, 1, 2, 0, 2, 0, 0, 1), (4, 1, 0, 2, 2, 0, 0, 1),
                 (4, 1, 0, 0, 4, 0, 0, 1), (4, 1, 0, 0, 2, 2, 0, 1), (4, 1, 0, 0, 2, 0, 2, 1)):

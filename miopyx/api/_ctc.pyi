@@ -1,4 +1,5 @@
 from miopyx.engine._handle import Handle
+from miopyx.engine._plan import Plan
 from miopyx.enums import miopenCTCLossAlgo_t, miopenDataType_t
 from miopyx.problem._ctc import CTCLossDescriptor
 from miopyx.problem._descriptors import TensorDescriptor, _DataType, _Int, _Ints
@@ -35,6 +36,13 @@ def miopenCTCLoss(
     workSpace: _Data | None,
     workSpaceSize: _Int,
 ) -> None: ...
+def plan_ctc_loss(
+    handle: Handle,
+    probs_desc: TensorDescriptor,
+    gradients_desc: TensorDescriptor,
+    ctc_desc: CTCLossDescriptor,
+    most_labels: _Int,
+) -> Plan: ...
 
 __all__ = [  # noqa: RUF022 - in the order of the header
     "miopenCreateCTCLossDescriptor",

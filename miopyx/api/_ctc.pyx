@@ -9,10 +9,12 @@ from miopyx.engine._binding cimport workspace_bytes
 from miopyx.engine._handle cimport Handle, as_handle
 from miopyx.engine._invoker cimport Invoker
 from miopyx.problem._ctc cimport (
-    CTC_GRADIENTS, CTC_LOSSES, CTC_PROBS, CTC_TABLE, CTCLossDescriptor, CTCProblem, Labels, as_ctc,
+    CTC_GRADIENTS, CTC_LOSSES, CTC_PROBS, CTC_TABLE, CTCLossDescriptor, CTCProblem, Labels, as_ctc, most_of,
+    room_for,
 )
 from miopyx.values._args cimport raise_unknown, to_member
-from ._operation cimport arg_t, invoker_of, run_problem
+from miopyx.values._types cimport MX_CTC
+from ._operation cimport Signature, arg_t, invoker_of, run_problem
 
 from miopyx.problem._ctc import CTCLossDescriptor, CTCProblem, Labels
 from miopyx.problem._descriptors import destroy
@@ -164,6 +166,20 @@ def miopenCTCLoss(handle, probsDesc, probs, labels, labelLengths, inputLengths, 
     table = known.table if h.device.is_host or h.device.shares_memory else h.upload(known.table)
     cdef arg_t[5] buffers = [<arg_t> probs, <arg_t> table, <arg_t> losses, <arg_t> gradients, <arg_t> workSpace]
     run_problem(h, problem, 4, _ORDER, buffers, _NAMES, NULL, size)
+
+
+def _of_plan(int64_t room, ctc, probs, gradients):
+    return CTCProblem(ctc, probs, gradients, room)
+
+
+cdef Signature _PLAN = Signature(MX_CTC, _of_plan, ("ctcDesc", "probsDesc", "gradientsDesc"), {
+    "probs": CTC_PROBS, "table": CTC_TABLE, "losses": CTC_LOSSES, "gradients": CTC_GRADIENTS},
+    first=CTCLossDescriptor)
+
+
+def plan_ctc_loss(handle, probs_desc, gradients_desc, ctc_desc, most_labels):
+    """Body of Handle.ctc_loss."""
+    return _PLAN.plan(handle, (ctc_desc, probs_desc, gradients_desc), room_for(most_of(most_labels)), 0)
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

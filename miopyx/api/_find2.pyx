@@ -34,6 +34,7 @@ from ._convolution import (
 )
 from ._fusion import fused_candidates, plan_bias_activation
 from ._mha import plan_mha
+from miopyx.choose import switches
 from miopyx.choose.preparing import with_config
 from ._softmax import plan_softmax_backward, plan_softmax_forward
 from ._tensor_ops import plan_op_tensor
@@ -186,7 +187,8 @@ cdef int _destroy(object given, type kind, str name) except -1:
 
 
 cdef class FindProblem(_Object):
-    """An operation, its direction and the descriptors of its tensors (miopenProblem_t).
+    """FindProblem()\n--\n\n\
+    An operation, its direction and the descriptors of its tensors (miopenProblem_t).
 
     Descriptors are copied: what becomes of the caller's changes nothing here.
     """
@@ -409,7 +411,8 @@ cdef FindProblem _problem(str kind, object operation, object direction, bint run
 
 
 cdef class FindOptions(_Object):
-    """How FindSolutions searches (miopenFindOptions_t); a new one has the header's defaults."""
+    """FindOptions()\n--\n\n\
+    How FindSolutions searches (miopenFindOptions_t); a new one has the header's defaults."""
 
     cdef readonly bint tuning
     cdef readonly int order
@@ -424,7 +427,8 @@ cdef class FindOptions(_Object):
 
 
 cdef class FindSolution(_Object):
-    """A solver that can run a problem, with its configuration (miopenSolution_t)."""
+    """FindSolution()\n--\n\n\
+    A solver that can run a problem, with its configuration (miopenSolution_t)."""
 
     cdef readonly FindProblem problem
     cdef readonly int64_t solver_id
@@ -484,6 +488,8 @@ cdef Plan _prepared(FindSolution s, Handle handle):
         raise BadParmError("another solver runs this problem here", "solution", s.solver, plan.solver.name)
     if plan.invoker.config != s.config:  # the handle's own was tuned otherwise: this one is the solution's alone
         plan.invoker = with_config(handle, plan.invoker, s.config)
+    if p.kind == "convolution":  # its plans say workSpace, as the convolutions' functions
+        plan.names = (*plan.names[:plan.count], "workspace", "workspaceSize")
     return plan
 
 
@@ -906,8 +912,12 @@ cdef list _find_fused(Handle handle, FindProblem p, FindOptions o, int most, str
     cdef int64_t limit = o.workspace_limit
     if o.workspace is not None or o.workspace_size > 0:
         limit = min(limit, o.workspace_size)
-    failure = None
-    for solver_id, time, workspace in fused_candidates(handle, *_fused_parts(p)):
+    failure, only = None, switches.only()
+    able = [one for one in fused_candidates(handle, *_fused_parts(p)) if only is None or one[0] in only]
+    if not able:
+        raise MIOpenNotImplementedError("all that run it are left out by MIOPEN_DEBUG_FIND_ONLY_SOLVER", "problem", p,
+                                        ", ".join([registry.BY_ID[id].name for id in sorted(only)]))
+    for solver_id, time, workspace in able:
         if workspace > limit or len(found) == most and o.order == BY_TIME:
             continue
         try:

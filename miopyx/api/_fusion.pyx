@@ -276,7 +276,8 @@ cdef frozenset _BEGINNINGS = frozenset([kinds[:i] for kinds in _NORMS for i in r
 
 
 cdef class FusionOperator:
-    """An operator of a fusion plan (miopenFusionOpDescriptor_t)."""
+    """FusionOperator()\n--\n\n\
+    An operator of a fusion plan (miopenFusionOpDescriptor_t)."""
 
     cdef int kind
     cdef int index
@@ -311,7 +312,8 @@ cdef class FusionOperator:
 
 
 cdef class FusionPlanDescriptor(Descriptor):
-    """What is fused: an input and the operators that follow it (miopenFusionPlanDescriptor_t)."""
+    """FusionPlanDescriptor()\n--\n\n\
+    What is fused: an input and the operators that follow it (miopenFusionPlanDescriptor_t)."""
 
     cdef TensorDescriptor input    # a copy
     cdef list operators
@@ -827,7 +829,8 @@ def miopenFusionPlanConvolutionSetAlgo(fusePlanDesc, algo):
 
 
 cdef class OperatorArgs(Descriptor):
-    """The buffers and numbers of a plan's operators (miopenOperatorArgs_t)."""
+    """OperatorArgs()\n--\n\n\
+    The buffers and numbers of a plan's operators (miopenOperatorArgs_t)."""
 
     # operator -> its buffers by slot, and numbers by place; of batch norm's passes and activations what functions take
     cdef dict given

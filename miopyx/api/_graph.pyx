@@ -140,7 +140,8 @@ cdef str _word(str enum, object given, str parameter):
 
 
 cdef class BackendDescriptor:
-    """A descriptor of the graph API (miopenBackendDescriptor_t), which miopenBackendCreateDescriptor makes."""
+    """BackendDescriptor()\n--\n\n\
+    A descriptor of the graph API (miopenBackendDescriptor_t), which miopenBackendCreateDescriptor makes."""
 
     cdef readonly str kind             # without MIOPEN_BACKEND_ and _DESCRIPTOR, "OPERATION_MATMUL"
     cdef readonly bint finalized
@@ -417,10 +418,10 @@ def _finish_rng(d):
                            "0 <= probability < 1")
 
 
-def _finish_pointwise(d):
+def _finish_operation(d):
     from . import patterns
 
-    return patterns.require_operands(d)
+    return patterns.require_fit(d)
 
 
 def _finish_graph(d):
@@ -464,8 +465,9 @@ def _finish_pack(d):
 
 
 cdef dict _FINISH = {
-    "TENSOR": _finish_tensor, "CONVOLUTION": _finish_convolution, "OPERATION_POINTWISE": _finish_pointwise,
-    "RNG": _finish_rng, "OPERATIONGRAPH": _finish_graph, "ENGINE": _finish_engine, "ENGINECFG": _finish_config,
+    **dict.fromkeys([kind for kind in _SCHEMA if kind.startswith("OPERATION_")], _finish_operation),
+    "TENSOR": _finish_tensor, "CONVOLUTION": _finish_convolution, "RNG": _finish_rng,
+    "OPERATIONGRAPH": _finish_graph, "ENGINE": _finish_engine, "ENGINECFG": _finish_config,
     "EXECUTION_PLAN": _finish_plan, "VARIANT_PACK": _finish_pack,
 }
 

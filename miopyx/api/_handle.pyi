@@ -16,6 +16,7 @@ from miopyx.enums import (
     miopenTensorOp_t,
 )
 from miopyx.problem._activation import ActivationDescriptor
+from miopyx.problem._ctc import CTCLossDescriptor
 from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, _Int
 from miopyx.problem._dropout import DropoutDescriptor
 from miopyx.problem._lrn import LRNDescriptor
@@ -338,6 +339,13 @@ class Handle(_Handle):
         doutput_desc: TensorDescriptor,
         dinput_desc: TensorDescriptor,
         dweight_desc: TensorDescriptor,
+    ) -> Plan: ...
+    def ctc_loss(
+        self,
+        probs_desc: TensorDescriptor,
+        gradients_desc: TensorDescriptor,
+        ctc_desc: CTCLossDescriptor,
+        most_labels: _Int,
     ) -> Plan: ...
     def kthvalue_forward(
         self,

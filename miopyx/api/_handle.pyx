@@ -12,6 +12,7 @@ from ._adam import plan_fused_adam, plan_transformers_adam_w
 from ._batchnorm import plan_batch_norm_backward, plan_batch_norm_inference, plan_batch_norm_training
 from ._cat import plan_cat_forward
 from ._convolution import build_ahead, plan_backward_data, plan_backward_weights, plan_forward
+from ._ctc import plan_ctc_loss
 from ._fusion import plan_bias_activation
 from ._getitem import plan_getitem_backward
 from ._glu import plan_glu_backward, plan_glu_forward
@@ -987,6 +988,30 @@ class Handle(_Handle):
             As miopenKthvalueForward raises for descriptors that do not fit each other.
         """
         return plan_kthvalue_forward(self, input_desc, output_desc, indices_desc, k, dim, keep_dim)
+
+    def ctc_loss(self, probs_desc, gradients_desc, ctc_desc, most_labels):
+        """Return a prepared plan: ``plan(probs, table, losses, gradients)`` computes miopenCTCLoss.
+
+        `table` is what ctc_desc.table says of a batch's labels, on a device its copy there: it changes from call to
+        call.  What it holds is not looked at again.
+
+        Parameters
+        ----------
+        probs_desc, gradients_desc : TensorDescriptor
+        ctc_desc : CTCLossDescriptor
+        most_labels : int
+            How many labels a sample has at most.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        MIOpenError
+            As miopenCTCLoss raises for descriptors that do not fit each other.
+        """
+        return plan_ctc_loss(self, probs_desc, gradients_desc, ctc_desc, most_labels)
 
     def getitem_backward(self, dy_desc, index_descs, dx_desc, error_desc, dims, slices=(), offset=0):
         """Return a prepared plan: ``plan(dy, *indexs, dx, error)`` adds dy to the places of dx that the indices name.

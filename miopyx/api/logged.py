@@ -29,6 +29,7 @@ from miopyx.problem._reduce import ReduceTensorDescriptor
 from miopyx.problem._rnn import RNNDescriptor, SeqTensorDescriptor
 from miopyx.problem._softmax import SoftmaxDescriptor
 from miopyx.values import logs
+from miopyx.values.structs import miopenTensorArgument_t
 
 from . import (
     _activation,
@@ -38,6 +39,7 @@ from . import (
     _convolution,
     _ctc,
     _dropout,
+    _find2,
     _fusion,
     _getitem,
     _glu,
@@ -65,7 +67,7 @@ if TYPE_CHECKING:
 # The modules whose functions are printed.
 MODULES = (_convolution, _tensor, _tensor_ops, _pooling, _activation, _lrn, _batchnorm, _softmax, _layernorm,
            _reduce, _dropout, _cat, _ctc, _losses, _glu, _prelu, _kthvalue, _getitem, _rope, _adam,
-           _rnn, _fusion, _mha, _graph)
+           _rnn, _fusion, _mha, _graph, _find2)
 # Arguments that are lists of numbers and those that are memory; an array could be either.
 _LISTS = {"lens", "dimsA", "stridesA", "padA", "strideA", "dilationA", "adjA", "windowDimA", "labels", "labelLengths",
           "inputLengths", "dims", "slices", "sequenceLenArray"}
@@ -84,17 +86,18 @@ _MEMORY = {
     "maxExpAvgSqOut", "stateStepIn", "stateStepOut", "gradScale", "foundInf", "z", "reserved",
     "hx", "cx", "hy", "cy", "dhx", "dcx", "dhy", "dcy", "layerParam", "layerBias", "table",
 }
-_FUSION = (_fusion.FusionPlanDescriptor, _fusion.FusionOperator, _fusion.OperatorArgs, _graph.BackendDescriptor)
+_BY_REPR = (_fusion.FusionPlanDescriptor, _fusion.FusionOperator, _fusion.OperatorArgs, _graph.BackendDescriptor,
+            _find2.FindProblem, _find2.FindOptions, _find2.FindSolution)
 _LONGEST_LIST, _LONGEST_TEXT = 16, 200
 
 _LAYER = re.compile(r"miopen(?:Find)?Convolution(Forward|BackwardData|BackwardWeights|Backward(?=Bias))"
                     r"(|Algorithm|Immediate|CompileSolution|Bias)")
 _DIRECTION_BIT = {"Forward": 1, "BackwardData": 2, "Backward": 2, "BackwardWeights": 4}
-_PLANS_WITHOUT_COMMAND = {"transform_tensor", "copy_tensor", "cast_tensor"}
+_PLANS_WITHOUT_COMMAND = {"transform_tensor", "copy_tensor", "cast_tensor", "ctc_loss"}
 _PLANS = {"convolution_forward": 1, "convolution_backward_data": 2, "convolution_backward_weights": 4}
 
 _OPERATION = {"float32": "conv", "float16": "convfp16", "bfloat16": "convbfp16", "int8": "convint8",
-              "float64": "convfp64"}
+              "float64": "convfp64", "float8_e4m3fnuz": "convfp8", "float8_e5m2fnuz": "convbfp8"}
 _DETERMINISTIC, _MATH_TYPE = 1, 3  # miopenConvolutionAttrib_t
 _MATH_DEFAULT = 0
 
@@ -234,13 +237,13 @@ def _value(name: str, value: Any) -> str:
             return text(value)
     if issubclass(kind, Handle):
         return f"stream: {value.queue.int_ptr if value.queue is not None else 0:#x}, device: {value.device.name}"
-    if issubclass(kind, _FUSION):
+    if issubclass(kind, _BY_REPR):
         return repr(value)
     if issubclass(kind, Plan):
         return f"{value.solver.name} on {value.handle.device.name}"
     if name in _MEMORY:
         return _memory(value)
-    if kind is list or kind is tuple:
+    if kind is list or kind is tuple or kind is miopenTensorArgument_t:
         return _list(value, {"xs": "x", "indexs": "indices"}.get(name, ""))
     if kind.__module__ == "numpy":
         if value.ndim == 0:

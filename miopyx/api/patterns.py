@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from miopyx.enums import miopenActivationMode_t as _Act
 from miopyx.enums import (
+    miopenDataType_t,
+    miopenNanPropagation_t,
     miopenPointwiseMode_t,
     miopenReduceTensorOp_t,
     miopenRngDistribution_t,
     miopenTensorArgumentId_t,
 )
-from miopyx.errors import BadParmError, MIOpenNotImplementedError
+from miopyx.errors import BadParmError, MIOpenError, MIOpenNotImplementedError
 from miopyx.problem._activation import ActivationDescriptor
 from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor
 from miopyx.problem._mha import MhaDescriptor
@@ -68,19 +71,159 @@ def _operands(op: BackendDescriptor) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (("XDESC", "BDESC") if mode in _BINARY else ("XDESC",)), ("YDESC",)
 
 
-def require_operands(op: BackendDescriptor) -> None:
-    """Require the tensors that a pointwise operation's mode reads and writes.
+def require_fit(op: BackendDescriptor) -> None:
+    """Require that an operation's tensors fit each other, and that it asks for arithmetic that there is.
+
+    Types are not compared here: what is between operations may be of any.
 
     Raises
     ------
     BadParmError
-        Where one is missing.
+        Where a tensor is missing, or has other lengths than the operation gives it.
+    MIOpenNotImplementedError
+        For a compute type or a treatment of NaN that no function has.
     """
-    for names in _operands(op):
-        for name in names:
-            if op.value(f"OPERATION_POINTWISE_{name}") is None:
-                raise BadParmError(f"a tensor of {_mode(op).lower()} is missing", "descriptor",
-                                   f"MIOPEN_ATTR_OPERATION_POINTWISE_{name}", "one set by miopenBackendSetAttribute")
+    if op.kind == "OPERATION_POINTWISE":
+        for names in _operands(op):
+            for name in names:
+                if op.value(f"OPERATION_POINTWISE_{name}") is None:
+                    raise BadParmError(f"a tensor of {_mode(op).lower()} is missing", "descriptor",
+                                       f"MIOPEN_ATTR_OPERATION_POINTWISE_{name}",
+                                       "one set by miopenBackendSetAttribute")
+    reads, writes = _tensors(op)
+    lens = {name: t.desc.lens for name, t in zip(_names(op), (*reads, *writes), strict=True)}
+    if op.kind.startswith("OPERATION_CONVOLUTION"):
+        _require_convolution(op, lens)
+    elif op.kind == "OPERATION_MATMUL":
+        _require_product(lens)
+    elif op.kind == "OPERATION_RESHAPE":
+        (_, x), (name, y) = lens.items()
+        if math.prod(y) != math.prod(x):
+            raise BadParmError("another number of elements than the operand's", name, y, x)
+    elif op.kind == "OPERATION_REDUCTION":
+        (_, x), (name, y) = lens.items()
+        if len(x) != len(y) or any(n not in (1, m) for m, n in zip(x, y, strict=True)):
+            raise BadParmError("lengths are neither 1 nor the operand's", name, y, x)
+    elif op.kind == "OPERATION_POINTWISE":
+        _require_elements(op, lens)
+        _require_nan(op)
+    _require_compute_type(op)
+
+
+def _names(op: BackendDescriptor) -> list[str]:
+    """Return the attributes that name an operation's tensors, what it reads first."""
+    prefix, reads, writes = (op.kind, *_operands(op)) if op.kind == "OPERATION_POINTWISE" else _TENSORS[op.kind]
+    return [f"MIOPEN_ATTR_{prefix}_{name}" for name in (*reads, *writes)]
+
+
+def _require_elements(op: BackendDescriptor, lens: dict[str, tuple[int, ...]]) -> None:
+    """Require lengths of operands that are the result's; of two operands one may be repeated along an axis."""
+    *reads, (result, y) = lens.items()
+    repeats = _mode(op) in _BINARY
+    for name, x in reads:
+        if len(x) != len(y) or any(n != m and not (repeats and n == 1) for n, m in zip(x, y, strict=True)):
+            raise BadParmError("lengths do not fit the result's", name, x, f"{y}{', or 1' if repeats else ''}")
+    if repeats:
+        (_, first), (_, second) = reads
+        wanted = tuple(b if a == 1 else a for a, b in zip(first, second, strict=True))
+        if y != wanted:
+            raise BadParmError("lengths are not those of the operands", result, y, wanted)
+
+
+def _require_product(lens: dict[str, tuple[int, ...]]) -> None:
+    """Require lengths of c = a b, or of a b^T, with batches that may be repeated."""
+    (_, a), (in_b, b), (in_c, c) = lens.items()
+    for name, one in lens.items():
+        if len(one) < 2:
+            raise BadParmError("rank of a matrix", name, one, ">= 2")
+    if b[-2] == a[-1]:
+        n = b[-1]
+    elif b[-1] == a[-1]:
+        n = b[-2]
+    else:
+        raise BadParmError("lengths do not fit those of the left matrix", in_b, b, f"{a[-1]} rows, or as many columns")
+    # With square matrices both products have the same lengths.
+    more = len(b) - len(a)
+    batch_a, batch_b = (1,) * more + a[:-2], (1,) * -more + b[:-2]
+    for i, j in zip(batch_a, batch_b, strict=True):
+        if i != j and 1 not in (i, j):
+            raise BadParmError("batches do not fit those of the left matrix", in_b, b, f"{batch_a}, or 1")
+    wanted = (*(j if i == 1 else i for i, j in zip(batch_a, batch_b, strict=True)), a[-2], n)
+    if c != wanted:
+        raise BadParmError("lengths are not the product's", in_c, c, wanted)
+
+
+def _require_convolution(op: BackendDescriptor, lens: dict[str, tuple[int, ...]]) -> None:
+    """Require the lengths of a convolution: x and w give y's."""
+    prefix = _TENSORS[op.kind][0]
+    conv = op.value(f"{prefix}_CONV_DESC")
+    rank = conv.value("CONVOLUTION_SPATIAL_DIMS") + 2
+    for name, its in lens.items():
+        if len(its) != rank:
+            raise BadParmError("rank is not the convolution's", name, its, rank)
+    of = {name.removeprefix(f"MIOPEN_ATTR_{prefix}_").removeprefix("D"): name for name in lens}
+    x, w = (op.value(of[role].removeprefix("MIOPEN_ATTR_")) for role in "XW")
+    with _renamed(BadParmError, {"inputTensorDesc": of["X"], "filterDesc": of["W"]}):
+        _, wanted = _convolution.miopenGetConvolutionNdForwardOutputDim(convolution_of(conv, x, w), x.desc, w.desc)
+    if lens[of["Y"]] != wanted:
+        raise BadParmError("lengths are not those of the convolution's output", of["Y"], lens[of["Y"]], wanted)
+
+
+@contextmanager
+def _renamed(error: type[MIOpenError], names: dict[str, str]) -> Iterator[None]:
+    """Let what a function says of its parameters be said of attributes."""
+    try:
+        yield
+    except MIOpenError as e:
+        raise error(e.message, names.get(str(e.parameter).partition(".")[0], e.parameter), e.value, e.limit) from None
+
+
+# Of each kind of operation the attribute for its descriptor, and that one's for the type that is computed with.
+_COMPUTES = {
+    "OPERATION_CONVOLUTION_FORWARD": ("OPERATION_CONVOLUTION_FORWARD_CONV_DESC", "CONVOLUTION_COMP_TYPE"),
+    "OPERATION_CONVOLUTION_BACKWARD_DATA": ("OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC", "CONVOLUTION_COMP_TYPE"),
+    "OPERATION_CONVOLUTION_BACKWARD_FILTER": ("OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC", "CONVOLUTION_COMP_TYPE"),
+    "OPERATION_POINTWISE": ("OPERATION_POINTWISE_PW_DESCRIPTOR", "POINTWISE_MATH_PREC"),
+    "OPERATION_MATMUL": ("OPERATION_MATMUL_DESC", "MATMUL_COMP_TYPE"),
+    "OPERATION_REDUCTION": ("OPERATION_REDUCTION_DESC", "REDUCTION_COMP_TYPE"),
+}
+_WHOLE = frozenset({"int8", "int32", "int64"})
+_SHORT = frozenset({"float16", "bfloat16"})
+
+
+def _require_compute_type(op: BackendDescriptor) -> None:
+    """Require the type that functions compute with; that of tensors of 16 bits is less, and fine."""
+    if op.kind not in _COMPUTES:
+        return
+    desc, name = _COMPUTES[op.kind]
+    asked = miopenDataType_t(op.value(desc).value(name))
+    types = {str(t.desc.dtype) for t in _tensors(op)[0]}
+    best = "float64" if "float64" in types else "int32" if types <= _WHOLE else "float32"
+    fine = {best, *(types & _SHORT if best == "float32" else ())}
+    if str(TensorDescriptor(asked, (1,)).dtype) not in fine:
+        raise MIOpenNotImplementedError("not computed with this type", f"MIOPEN_ATTR_{name}", asked.name,
+                                        " or ".join(sorted(fine)))
+
+
+def _require_nan(op: BackendDescriptor) -> None:
+    """Require that NaN is treated as was asked; where that was not set anything is fine."""
+    pw = op.value("OPERATION_POINTWISE_PW_DESCRIPTOR")
+    asked = pw.all_values("POINTWISE_NAN_PROPAGATION")
+    if not asked:
+        return
+    propagates: bool | None = None
+    if _mode(op) == "RELU_FWD":
+        activation = activation_of(op)
+        if activation is None:
+            return
+        propagates = activation.mode in (_Act.miopenActivationRELU, _Act.miopenActivationLEAKYRELU)
+    elif _mode(op) not in ("MIN", "MAX"):
+        return
+    if asked[0] != propagates:
+        limit = "not set" if propagates is None else f"not set, or {miopenNanPropagation_t(propagates).name}"
+        raise MIOpenNotImplementedError(f"NaN is not treated so by {_mode(op).lower()}",
+                                        "MIOPEN_ATTR_POINTWISE_NAN_PROPAGATION",
+                                        miopenNanPropagation_t(asked[0]).name, limit)
 
 
 def _sign(op: BackendDescriptor) -> str:
@@ -120,25 +263,35 @@ class Prepared:
 
 
 class Engine:
-    """One way to run a graph: tensors that have memory, and a function that prepares it on a handle."""
+    """One way to run a graph: tensors that have memory, and a function that prepares it on a handle.
+
+    With `names`, of the parameters that its function calls them by, the attributes, it is prepared on the graph's
+    handle at once: what cannot be prepared is no engine.
+    """
 
     def __init__(self, tensors: list[BackendDescriptor],
                  ready: Callable[[Handle], Callable[[dict[int, Any]], None]],
-                 ignored: frozenset[int] = frozenset()) -> None:
-        self.tensors, self.ready, self.ignored = tensors, ready, ignored
+                 ignored: frozenset[int] = frozenset(), on: Handle | None = None,
+                 names: dict[str, str] | None = None) -> None:
+        self.tensors, self.ready, self.ignored, self.first = tensors, ready, ignored, on
+        if on is not None:
+            with _renamed(MIOpenNotImplementedError, names or {}):
+                self.launch = ready(on)
 
     def prepare(self, handle: Handle) -> Prepared:
         """Build what is needed."""
-        return Prepared(handle, self.tensors, self.ready(handle), self.ignored)
+        launch = self.launch if handle is self.first else self.ready(handle)
+        return Prepared(handle, self.tensors, launch, self.ignored)
 
 
-def _of_plan(make: Callable[[Handle], Any], tensors: list[BackendDescriptor], **numbers: float) -> Engine:
+def _of_plan(make: Callable[[Handle], Any], tensors: list[BackendDescriptor], on: Handle | None = None,
+             names: dict[str, str] | None = None, **numbers: float) -> Engine:
     """Return the engine of a plan, whose buffers are those of `tensors`."""
     def ready(handle: Handle) -> Callable[[dict[int, Any]], None]:
         plan = make(handle)
         return lambda memory: plan(*(memory[t.uid] for t in tensors), **numbers)
 
-    return Engine(tensors, ready)
+    return Engine(tensors, ready, on=on, names=names)
 
 
 def engines(graph: BackendDescriptor) -> list[Engine]:
@@ -192,8 +345,7 @@ def convolution_of(conv: BackendDescriptor, x: BackendDescriptor, w: BackendDesc
     """Return the descriptor of a graph's convolution; tensors say how many groups there are."""
     channels, each = x.desc.lens[1], w.desc.lens[1]
     if each == 0 or channels % each:
-        raise BadParmError("channels of x are no multiple of w's", "MIOPEN_ATTR_TENSOR_DIMENSIONS", x.desc.lens,
-                           w.desc.lens)
+        raise BadParmError("channels of x are no multiple of w's", "inputTensorDesc", x.desc.lens, w.desc.lens)
     desc = ConvolutionDescriptor(conv.all_values("CONVOLUTION_PRE_PADDINGS"),
                                  conv.all_values("CONVOLUTION_FILTER_STRIDES"),
                                  conv.all_values("CONVOLUTION_DILATIONS"),
@@ -211,13 +363,14 @@ def _single(op: BackendDescriptor, handle: Handle) -> list[Engine] | None:
     if op.kind.startswith("OPERATION_CONVOLUTION"):
         return _convolutions(op, handle, reads, writes)
     if op.kind == "OPERATION_POINTWISE":
-        return _pointwise(op, tensors)
+        return _pointwise(op, handle, tensors)
     if op.kind == "OPERATION_MATMUL":
-        return _matmul(op, tensors)
+        return _matmul(op, handle, tensors)
     if op.kind == "OPERATION_REDUCTION":
         of = op.value("OPERATION_REDUCTION_DESC")
         desc = ReduceTensorDescriptor(of.value("REDUCTION_OPERATOR"), of.value("REDUCTION_COMP_TYPE"), 1)
-        return [_of_plan(lambda on: _reduce.plan_reduce_tensor(on, desc, tensors[0].desc, tensors[1].desc), tensors)]
+        return [_of_plan(lambda on: _reduce.plan_reduce_tensor(on, desc, tensors[0].desc, tensors[1].desc), tensors,
+                         handle, dict(zip(("aDesc", "cDesc"), _names(op), strict=True)))]
     return None
 
 
@@ -230,17 +383,18 @@ def _convolutions(op: BackendDescriptor, handle: Handle, reads: list[BackendDesc
     first, second, result = (t.desc for t in tensors)
     conv = op.value(f"{prefix}_CONV_DESC")
     plan: Any = _convolution.plan_forward
-    if op.kind == "OPERATION_CONVOLUTION_FORWARD":
-        desc = convolution_of(conv, tensors[0], tensors[1])
-        found = _convolution.miopenConvolutionForwardGetSolution(handle, second, first, desc, result, _MOST)
-    elif op.kind == "OPERATION_CONVOLUTION_BACKWARD_DATA":
-        desc = convolution_of(conv, tensors[2], tensors[1])
-        found = _convolution.miopenConvolutionBackwardDataGetSolution(handle, first, second, desc, result, _MOST)
-        plan = _convolution.plan_backward_data
-    else:
-        desc = convolution_of(conv, tensors[1], tensors[2])
-        found = _convolution.miopenConvolutionBackwardWeightsGetSolution(handle, first, second, desc, result, _MOST)
-        plan = _convolution.plan_backward_weights
+    with _renamed(MIOpenNotImplementedError, {f"{one.rpartition('_')[2].lower()}Desc": one for one in _names(op)}):
+        if op.kind == "OPERATION_CONVOLUTION_FORWARD":
+            desc = convolution_of(conv, tensors[0], tensors[1])
+            found = _convolution.miopenConvolutionForwardGetSolution(handle, second, first, desc, result, _MOST)
+        elif op.kind == "OPERATION_CONVOLUTION_BACKWARD_DATA":
+            desc = convolution_of(conv, tensors[2], tensors[1])
+            found = _convolution.miopenConvolutionBackwardDataGetSolution(handle, first, second, desc, result, _MOST)
+            plan = _convolution.plan_backward_data
+        else:
+            desc = convolution_of(conv, tensors[1], tensors[2])
+            found = _convolution.miopenConvolutionBackwardWeightsGetSolution(handle, first, second, desc, result, _MOST)
+            plan = _convolution.plan_backward_weights
 
     def engine(solution: int) -> Engine:
         return _of_plan(lambda on: plan(on, first, second, desc, result, solution), tensors, **numbers)
@@ -269,11 +423,11 @@ def _fused(ops: list[BackendDescriptor], handle: Handle) -> list[Engine] | None:
     (x, w), (here,) = _tensors(conv)
     if conv.value("OPERATION_CONVOLUTION_FORWARD_BETA") != 0:
         return None
-    # Where y has one pixel an addend may be either.
+# Where y has one pixel an addend may be either.
     parts = _epilogue(order, here, "z") or _epilogue(order, here, "bias")
     if parts is None:
         return None
-    z, bias, activation, alpha1, alpha2, here = parts
+    z, bias, activation, alpha1, alpha2, here, names = parts
     tensors = [x, w, *([z] if z else []), *([bias] if bias else []), here]
     if any(t.virtual for t in tensors):
         return None
@@ -285,13 +439,16 @@ def _fused(ops: list[BackendDescriptor], handle: Handle) -> list[Engine] | None:
         return _of_plan(lambda on: _fusion.plan_bias_activation(on, *what, solution), tensors, alpha1=alpha1,
                         alpha2=alpha2 if z else 0.0)
 
-    return [engine(solution) for solution, _, _ in _fusion.fused_candidates(handle, *what, None)[:_MOST]]
+    with _renamed(MIOpenNotImplementedError, names):
+        found = _fusion.fused_candidates(handle, *what, None)[:_MOST]
+    return [engine(solution) for solution, _, _ in found]
 
 
 def _epilogue(order: list[BackendDescriptor], here: BackendDescriptor, preferred: str) -> tuple[Any, ...] | None:
-    """Return z, bias, activation, their factors and the result of what follows a convolution; None where it is more."""
+    """Return z, bias, activation, factors, the result and all names of what follows a convolution; None where it is more."""
     alpha1, alpha2 = order[0].value("OPERATION_CONVOLUTION_FORWARD_ALPHA"), 1.0
     z = bias = activation = None
+    names = dict(zip(("xDesc", "wDesc", "yDesc"), _names(order[0]), strict=True))
     y = _tensors(order[-1])[1][0].desc
     for op in order[1:]:
         if op.kind != "OPERATION_POINTWISE" or activation is not None:
@@ -313,14 +470,16 @@ def _epilogue(order: list[BackendDescriptor], here: BackendDescriptor, preferred
                 return None
             if may_be["z"] and (preferred == "z" or not may_be["bias"]):
                 z, alpha1, alpha2 = other, alpha1 * of_here, of_other
+                names["zDesc"] = _names(op)[1 - at]
             else:
                 bias = other
+                names["biasDesc"] = _names(op)[1 - at]
         else:
             activation = activation_of(op)
             if activation is None:
                 return None
-        here = result
-    return z, bias, activation, alpha1, alpha2, here
+        here, names["yDesc"] = result, _names(op)[-1]
+    return z, bias, activation, alpha1, alpha2, here, names
 
 
 # Element by element
@@ -351,8 +510,8 @@ def activation_of(op: BackendDescriptor) -> ActivationDescriptor | None:
     return ActivationDescriptor(_Act[f"miopenActivation{of[mode]}"], 1.0, 1.0) if mode in of else None
 
 
-def _pointwise(op: BackendDescriptor, tensors: list[BackendDescriptor]) -> list[Engine] | None:
-    mode, descs = _mode(op), [t.desc for t in tensors]
+def _pointwise(op: BackendDescriptor, handle: Handle, tensors: list[BackendDescriptor]) -> list[Engine] | None:
+    mode, descs, names = _mode(op), [t.desc for t in tensors], _names(op)
     alpha1, alpha2 = op.value("OPERATION_POINTWISE_ALPHA1"), op.value("OPERATION_POINTWISE_ALPHA2")
     if mode in _TENSOR_OPS:
         if mode == "SUB":
@@ -360,34 +519,33 @@ def _pointwise(op: BackendDescriptor, tensors: list[BackendDescriptor]) -> list[
         # The second operand is the one that may be repeated.
         if descs[0].lens != descs[2].lens and descs[1].lens == descs[2].lens:
             tensors, descs = [tensors[1], tensors[0], tensors[2]], [descs[1], descs[0], descs[2]]
-            alpha1, alpha2 = alpha2, alpha1
-        return [_of_plan(lambda on: _tensor_ops.plan_op_tensor(on, _TENSOR_OPS[mode], *descs), tensors, alpha1=alpha1,
-                         alpha2=alpha2, beta=0.0)]
+            alpha1, alpha2, names = alpha2, alpha1, [names[1], names[0], names[2]]
+        return [_of_plan(lambda on: _tensor_ops.plan_op_tensor(on, _TENSOR_OPS[mode], *descs), tensors, handle,
+                         dict(zip(("aDesc", "bDesc", "cDesc"), names, strict=True)), alpha1=alpha1, alpha2=alpha2,
+                         beta=0.0)]
+    of = dict(zip(("xDesc", "yDesc"), names, strict=False))
     if mode == "IDENTITY":
-        return [_of_plan(lambda on: _tensor_ops.plan_transform_tensor(on, *descs), tensors, alpha=alpha1, beta=0.0)]
+        return [_of_plan(lambda on: _tensor_ops.plan_transform_tensor(on, *descs), tensors, handle, of, alpha=alpha1,
+                         beta=0.0)]
     activation = activation_of(op)
     if activation is None:
         return None
-    return [_of_plan(lambda on: _activation.plan_activation_forward(on, activation, *descs), tensors)]
+    return [_of_plan(lambda on: _activation.plan_activation_forward(on, activation, *descs), tensors, handle, of)]
 
 
 # Products
 
 
-def _matmul(op: BackendDescriptor, tensors: list[BackendDescriptor]) -> list[Engine] | None:
+def _matmul(op: BackendDescriptor, handle: Handle, tensors: list[BackendDescriptor]) -> list[Engine] | None:
     """Return the engine of c = a b, a batch at a time: a convolution of b by a with groups for the batch."""
     a, b, c = (t.desc for t in tensors)
     for name in ("GEMM_M_OVERRIDE_DESC", "GEMM_N_OVERRIDE_DESC", "GEMM_K_OVERRIDE_DESC"):
         if op.value(f"OPERATION_MATMUL_{name}") is not None:
             return None
-    if not len(a.lens) == len(b.lens) == len(c.lens) >= 2:
-        raise BadParmError("ranks of a product differ", "MIOPEN_ATTR_TENSOR_DIMENSIONS", (a.lens, b.lens, c.lens),
-                           "alike, >= 2")
     *batch, m, k = a.lens
     n = b.lens[-1]
     if b.lens != (*batch, k, n) or c.lens != (*batch, m, n):
-        raise BadParmError("lengths of a product", "MIOPEN_ATTR_TENSOR_DIMENSIONS", (b.lens, c.lens),
-                           ((*batch, k, n), (*batch, m, n)))
+        return None  # batches that are repeated, and b^T
     count = math.prod(batch)
     if not all(d.strides == TensorDescriptor(d.dtype, d.lens).strides for d in (a, b, c)):
         return None
@@ -410,7 +568,7 @@ def _matmul(op: BackendDescriptor, tensors: list[BackendDescriptor]) -> list[Eng
                 raise BadParmError(e.message, own, e.value, e.limit) from None  # the caller knows of no convolution
         return launch
 
-    return [Engine(tensors, ready)]
+    return [Engine(tensors, ready, on=handle, names=dict(zip(("wDesc", "xDesc", "yDesc"), _names(op), strict=True)))]
 
 
 def _reshaped(memory: Any, name: str, desc: TensorDescriptor, there: tuple[int, ...]) -> Any:

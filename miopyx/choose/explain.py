@@ -11,6 +11,7 @@ from miopyx.engine._invoker import Invoker
 from miopyx.problem._problem import ConvProblem, Problem
 from miopyx.solvers import registry
 
+from . import switches
 from ._ranking import Candidate, candidates, ranked_by
 from ._survey import ANOTHER_DIRECTION, Refusal, Survey
 
@@ -65,7 +66,7 @@ def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Can
     """
     survey = Survey(handle, problem)
     others = [(f"{r.solver.id}/{r.solver.name}", r.why) for r in survey.refusals()]
-    seen = False
+    seen, only = False, None if chosen.source == "forced" else switches.only()
     for other in candidates(survey):
         if other.solver is chosen.solver:
             seen = True
@@ -73,6 +74,8 @@ def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Can
         about = _about(other)
         if limit is not None and other.workspace > limit:
             why = f"needs {other.workspace} bytes of workspace, the limit is {limit}"
+        elif only is not None and other.solver.id not in only:
+            why = f"left out by MIOPEN_DEBUG_FIND_ONLY_SOLVER ({about})"
         elif chosen.source == "forced":
             why = f"another was asked for ({about})"
         elif not seen and learnt_since:

@@ -16,7 +16,7 @@ from miopyx.values.configurations import parse_config
 
 from . import switches
 from ._ranking import NO_SOLUTION, Candidate, candidates
-from ._survey import Survey
+from ._survey import Refusal, Survey
 from .explain import grouped, reasons
 
 if TYPE_CHECKING:
@@ -121,6 +121,24 @@ def _solutions(handle: Handle, problem: Problem) -> Iterator[Solution]:
         yield candidate.offer.solution(tuned_config(candidate.offer))
 
 
+def allowed(ordered: list[Candidate]) -> list[Candidate]:
+    """Return those of some candidates that MIOPEN_DEBUG_FIND_ONLY_SOLVER leaves to Find and to plans.
+
+    Raises
+    ------
+    BadParmError
+        Where the variable has an id or a name that no convolution solver has.
+    """
+    only = switches.only()
+    return ordered if only is None else [c for c in ordered if c.solver.id in only]
+
+
+def _nothing(survey: Survey) -> MIOpenNotImplementedError:
+    """Return the error that says why no solver is taken."""
+    left_out = [Refusal(c.solver, "left out by MIOPEN_DEBUG_FIND_ONLY_SOLVER") for c in candidates(survey)]
+    return MIOpenNotImplementedError(f"{NO_SOLUTION} {survey.problem!r}: {reasons(survey.refusals() + left_out)}")
+
+
 def best_of(handle: Handle, problem: ConvProblem, algorithm: int | None = None,
             workspace_limit: int | None = None) -> tuple[Invoker, Candidate]:
     """Return the best candidate of an algorithm that can be prepared within a workspace limit.
@@ -133,11 +151,10 @@ def best_of(handle: Handle, problem: ConvProblem, algorithm: int | None = None,
         Where all that do need more workspace.
     """
     survey = Survey(handle, problem)
-    able = [c for c in candidates(survey) if algorithm is None or c.solver.algorithm == algorithm]
+    able = [c for c in allowed(candidates(survey)) if algorithm is None or c.solver.algorithm == algorithm]
     if not able:
-        raise MIOpenNotImplementedError(
-            f"{NO_SOLUTION} {problem!r}: " + (reasons(survey.refusals()) if algorithm is None else
-                                              f"no solver of algorithm {algorithm} takes it"))
+        raise _nothing(survey) if algorithm is None else MIOpenNotImplementedError(
+            f"{NO_SOLUTION} {problem!r}: no solver of algorithm {algorithm} takes it")
     ready = first_of(handle, able, workspace_limit)
     if ready is None:
         raise UnknownError("workspace is smaller than any solution needs", "workspaceSizeInBytes", workspace_limit,
@@ -151,7 +168,7 @@ def build_ahead(handle: Handle, problems: list[ConvProblem]) -> None:
 
     specs: list[KernelSpec | None] = []
     for problem in problems:
-        ordered = candidates(Survey(handle, problem))
+        ordered = allowed(candidates(Survey(handle, problem)))
         if ordered and handle.invoker(problem, ordered[0].solver.id) is None:
             offer = ordered[0].offer
             specs += [step.spec for step in offer.solution(tuned_config(offer)).steps]
@@ -164,10 +181,10 @@ def first(handle: Handle, problem: ConvProblem, workspace_limit: int | None = No
     A candidate whose kernels do not build on this device is passed over; if none is left the last failure is raised.
     """
     survey = Survey(handle, problem)
-    ready = first_of(handle, candidates(survey), workspace_limit)
+    ready = first_of(handle, allowed(candidates(survey)), workspace_limit)
     if ready is not None:
         return ready
-    raise MIOpenNotImplementedError(f"{NO_SOLUTION} {problem!r}: {reasons(survey.refusals())}")
+    raise _nothing(survey)
 
 
 def first_of(handle: Handle, ordered: list[Candidate],

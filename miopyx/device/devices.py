@@ -399,7 +399,8 @@ def find(spec: str | int | pyopencl.Device) -> DeviceInfo:
                    any(wanted in text.lower() for text in (info.name, info.device_name, info.platform_name))]
     listing = ", ".join(info.name for info in devices)
     if not matches:
-        raise BadParmError("no such device", "device", spec, listing)
+        raise BadParmError("no such device", "device", spec,
+                           f"gpu, cpu, host, cuda, cuda:N, P:D, or a part of a name of {listing}")
     verdicts = [probe(info) for info in matches]
     # Asked for by name, a device that could not be probed is taken all the same.
     working = [info for info, v in zip(matches, verdicts, strict=True) if v.ok or not v.probed]

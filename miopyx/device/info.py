@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     import pyopencl
 
 Kind = Literal["gpu", "cpu", "accelerator", "host"]
+
+
+_CACHES = "/sys/devices/system/cpu/cpu0/cache"
+_USUAL = 2 << 20  # bytes of a second-level cache, where nothing says how many there are
+
+
+@cache
+def core_cache(folder: str = _CACHES) -> int:
+    """Return the bytes of the second-level cache that a core of this machine's CPU has."""
+    for index in sorted(Path(folder).glob("index*")):
+        try:
+            level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+            if level == "2" and kind != "Instruction":
+                return int(size.rstrip("KM")) << {"K": 10, "M": 20}.get(size[-1:], 0) or _USUAL
+        except (OSError, ValueError):
+            continue
+    return _USUAL
 
 
 class DeviceInfo(NamedTuple):

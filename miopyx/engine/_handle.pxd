@@ -18,7 +18,7 @@ cdef struct entry_t:
 cdef enum:
     STAMPS = 16          # descriptors of a call, at most
     OPERATION = -2000    # in a handle's table: problems say themselves which operation they are
-    OPERATIONS_KEPT = 1024  # of these, at most
+    PREPARED_KEPT = 2048   # operations and solvers' invokers, at most
 
 cdef class Kept:
     cdef uint64_t turn   # of the handle, when it was used last
@@ -46,8 +46,8 @@ cdef class Handle:
     cdef dict calls                      # what calls on arrays keep for their next time, see functional/
     cdef entry_t* table                  # open addressing over a power of two, at most half full
     cdef size_t table_mask, table_count
-    cdef size_t operations               # of the table's entries
-    cdef uint64_t turn                   # how many operations were kept so far
+    cdef size_t prepared                 # of the table's entries those that may be dropped
+    cdef uint64_t turn                   # how many of these were kept so far
     cdef memo_t* memo                    # pairs, over a power of two
     cdef size_t memo_mask, memo_lost
     cdef Arena arena                     # None until a call needs workspace
@@ -63,7 +63,7 @@ cdef class Handle:
                          size_t size)
     cdef entry_t* _place(self, const void* data, size_t size, int64_t what, uint64_t h) noexcept
     cdef int _grow_table(self) except -1
-    cdef int _drop_operations(self) except -1
+    cdef int _drop_prepared(self) except -1
     cdef int _clear(self) except -1
     cdef int _grow_memo(self) except -1
     cdef int _forget_memo(self) noexcept

@@ -63,6 +63,11 @@ cdef class Kept:
     """What the handle may forget again."""
 
 
+cdef inline bint _can_go(int64_t what) noexcept:
+    """Whether what stands under a number is a Kept, which is prepared again where it is missing."""
+    return what == OPERATION or what > 0  # a solver's id
+
+
 cdef class Handle:
     """A device, its in-order queue, and everything prepared for it: programs, invokers, found times, workspace.
 
@@ -372,9 +377,10 @@ cdef class Handle:
         if device is self.device:
             self.programs.setdefault((spec.file, spec.options), program)
 
-    # The table.  What convolutions keep is never removed but by a new value for the same problem and number, since a
-    # Find's result must be there for a later call.  Of the other operations the half that was used least lately goes
-    # where there are too many: recurrent layers make one for each number of rows.
+    # The table.  What Find says of an algorithm, and answers to questions, are never removed but by a new value for the
+    # same problem and number, since a Find's result must be there for a later call.  Of what can be prepared again,
+    # operations and what stands under a solver's id, the half that was used least lately goes where there is too much:
+    # recurrent layers make one for each number of rows, images of all sizes one each.
 
     cdef object lookup(self, const void* data, size_t size, int64_t what):
         """Return what is kept for a problem's bytes under a number, or None."""
@@ -403,9 +409,9 @@ cdef class Handle:
         """Keep a value for a problem under a number, in place of the one that stood there."""
         cdef entry_t* entry
         cdef PyObject* before
-        if what == OPERATION:
-            if self.operations >= OPERATIONS_KEPT:
-                self._drop_operations()
+        if _can_go(what):
+            if self.prepared >= PREPARED_KEPT:
+                self._drop_prepared()
             self.turn += 1
             (<Kept?> value).turn = self.turn
         if 2 * (self.table_count + 1) > self.table_mask + 1:
@@ -424,17 +430,17 @@ cdef class Handle:
         entry.problem, entry.what = <PyObject*> problem, what
         entry.hash = hash_bytes(problem.data, problem.size)
         self.table_count += 1
-        self.operations += what == OPERATION
+        self.prepared += _can_go(what)
         return 0
 
-    cdef int _drop_operations(self) except -1:
-        """Forget the half of the operations that was used least lately; whoever runs one now holds it himself."""
+    cdef int _drop_prepared(self) except -1:
+        """Forget the half of what was prepared that was used least lately; whoever runs one now holds it himself."""
         cdef entry_t* old = self.table
         cdef entry_t* new
         cdef size_t i, j, kept = 0, size = self.table_mask + 1
         cdef uint64_t turn, last
         cdef list turns = sorted([(<Kept> old[i].value).turn for i in range(size)
-                                  if old[i].value != NULL and old[i].what == OPERATION])
+                                  if old[i].value != NULL and _can_go(old[i].what)])
         cdef list dropped = []  # what dies with it may run any code, once the table is whole again
         last = turns[len(turns) // 2]
         new = <entry_t*> calloc(size, sizeof(entry_t))
@@ -444,9 +450,9 @@ cdef class Handle:
         for i in range(size):
             if old[i].value == NULL:
                 continue
-            if old[i].what == OPERATION:
+            if _can_go(old[i].what):
                 turn = (<Kept> old[i].value).turn
-                if turn < last or kept >= OPERATIONS_KEPT // 2:
+                if turn < last or kept >= PREPARED_KEPT // 2:
                     dropped.append((<object> old[i].problem, <object> old[i].value))
                     continue
                 kept += 1
@@ -454,7 +460,7 @@ cdef class Handle:
             while new[j].value != NULL:
                 j = (j + 1) & self.table_mask
             new[j] = old[i]
-        self.table, self.operations = new, kept
+        self.table, self.prepared = new, kept
         self.table_count -= len(dropped)
         free(old)
         for problem, value in dropped:
@@ -484,7 +490,7 @@ cdef class Handle:
         cdef entry_t* table = self.table
         cdef size_t i, size = self.table_mask + 1 if table != NULL else 0
         self._forget_memo()
-        self.table, self.table_mask, self.table_count, self.operations = NULL, 0, 0, 0
+        self.table, self.table_mask, self.table_count, self.prepared = NULL, 0, 0, 0
         self.found, self.programs, self.calls = {}, {}, None
         for i in range(size):
             Py_XDECREF(table[i].problem)

@@ -30,7 +30,8 @@ cdef extern from *:
 
 
 cdef class Plan:
-    """An operation chosen, compiled and validated once: ``plan(*buffers)`` binds the buffers and enqueues.
+    """Plan()\n--\n\n\
+    An operation chosen, compiled and validated once: ``plan(*buffers)`` binds the buffers and enqueues.
 
     The buffers stand in the order of the function that made the plan, as in (x, w, y), (dy, w, dx) or (dy, x, dw) for
     convolutions (see `buffers`); numbers, as alpha and beta, may follow by position or name (see `numbers`).  The

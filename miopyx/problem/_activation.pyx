@@ -20,7 +20,8 @@ def _set(ActivationDescriptor desc, mode, alpha, beta, gamma):
 
 
 cdef class ActivationDescriptor(Descriptor):
-    """Mode and parameters of an activation (miopenActivationDescriptor_t).
+    """ActivationDescriptor(mode=0, alpha=0.0, beta=0.0, gamma=0.0)\n--\n\n\
+    Mode and parameters of an activation (miopenActivationDescriptor_t).
 
     Parameters
     ----------

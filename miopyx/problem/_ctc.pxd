@@ -32,6 +32,10 @@ cdef class CTCProblem(SlotsProblem):
     cdef int _line(self, int slot, int64_t length) except -1
 
 
+cdef int64_t most_of(object given) except -1
+cdef int64_t room_for(int64_t longest) noexcept
+
+
 cdef class Labels:
     cdef readonly object table           # a NumPy array
     cdef readonly int64_t room           # labels of a sample

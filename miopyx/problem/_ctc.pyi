@@ -10,6 +10,14 @@ class CTCLossDescriptor(Descriptor):
     def __init__(
         self, data_type: _DataType = ..., blank_label_id: _Int = 0, apply_softmax_layer: bool = True
     ) -> None: ...
+    def table(
+        self,
+        probs_desc: TensorDescriptor,
+        labels: _Ints,
+        label_lengths: _Ints,
+        input_lengths: _Ints,
+        most_labels: _Int,
+    ) -> npt.NDArray[np.int32]: ...
     @property
     def data_type(self) -> miopenDataType_t: ...
     @property
@@ -25,4 +33,6 @@ class CTCProblem(SlotsProblem):
 class Labels:
     table: npt.NDArray[np.int32]
     room: int
-    def __init__(self, problem: CTCProblem, labels: _Ints, label_lengths: _Ints, input_lengths: _Ints) -> None: ...
+    def __init__(
+        self, problem: CTCProblem, labels: _Ints, label_lengths: _Ints, input_lengths: _Ints, most: int = -1
+    ) -> None: ...

@@ -14,6 +14,7 @@ import numpy
 from miopyx.errors import BadParmError
 
 cdef enum:
+    LABELS = 1 << 24       # of a sample
     ROOM = 16              # room for labels is a multiple of it, so that calls differ in few problems
 
 
@@ -22,7 +23,8 @@ def _set(CTCLossDescriptor desc, data_type, blank, softmax):
 
 
 cdef class CTCLossDescriptor(Descriptor):
-    """Blank label of a CTC loss, and what its probabilities are (miopenCTCLossDescriptor_t).
+    """CTCLossDescriptor(data_type=1, blank_label_id=0, apply_softmax_layer=True)\n--\n\n\
+    Blank label of a CTC loss, and what its probabilities are (miopenCTCLossDescriptor_t).
 
     Parameters
     ----------
@@ -62,6 +64,32 @@ cdef class CTCLossDescriptor(Descriptor):
         from miopyx.enums import miopenDataType_t
 
         return miopenDataType_t(self.type)
+
+    def table(self, probs_desc, labels, label_lengths, input_lengths, most_labels):
+        """Return the table that a plan of Handle.ctc_loss takes: its memory, or what is uploaded to a device.
+
+        Parameters
+        ----------
+        probs_desc : TensorDescriptor
+            Of the plan.
+        labels, label_lengths, input_lengths : sequences of int
+            As miopenCTCLoss takes them.
+        most_labels : int
+            Of the plan.
+
+        Returns
+        -------
+        numpy.ndarray
+            int32, of the same lengths for all batches of a plan.
+
+        Raises
+        ------
+        BadParmError
+            For labels that are no classes or blank, more of a sample than `most_labels`, more steps than probs have,
+            and sequences that are too short.
+        """
+        problem = CTCProblem(as_ctc(self, "self"), probs_desc, probs_desc)
+        return Labels(problem, labels, label_lengths, input_lengths, most_of(most_labels)).table
 
     cdef str described(self):
         return (f"CTCLossDescriptor({self.data_type.name!r}, blank_label_id={self.blank_label_id}, "
@@ -144,6 +172,19 @@ cdef object _integers(object values, str name, int64_t count):
     return numpy.ascontiguousarray(line, numpy.int32)
 
 
+cdef int64_t most_of(object given) except -1:
+    """How many labels of a sample there are at most, as an argument."""
+    cdef int64_t most = to_int(given, "most_labels")
+    if most < 0 or most > LABELS:
+        raise BadParmError("number of labels", "most_labels", most, f"0 ... {LABELS}")
+    return most
+
+
+cdef int64_t room_for(int64_t longest) noexcept:
+    """Labels that a table has room for: problems of a few lengths share what is prepared."""
+    return max(1, (longest + ROOM - 1) // ROOM) * ROOM
+
+
 cdef class Labels:
     """The table of kernels/layers/ctc.h for a batch; what probs say was checked before.
 
@@ -152,15 +193,17 @@ cdef class Labels:
     problem : CTCProblem
     labels, label_lengths, input_lengths : sequences of int
         As miopenCTCLoss takes them.
+    most : int
+        How many labels of a sample the table has room for; -1: as many as the longest has, rounded up.
 
     Raises
     ------
     BadParmError
-        For labels that are no classes or blank, lengths below 0, more steps than probs have, and sequences that are
-        too short.
+        For labels that are no classes or blank, lengths below 0, more steps than probs have, more labels than there is
+        room for, and sequences that are too short.
     """
 
-    def __init__(self, CTCProblem problem not None, labels, label_lengths, input_lengths):
+    def __init__(self, CTCProblem problem not None, labels, label_lengths, input_lengths, int64_t most=-1):
         cdef const mx_tensor* probs = &problem.c.t[<int> CTC_PROBS]
         cdef int64_t samples = probs.len[1]
         lengths = _integers(label_lengths, "labelLengths", samples)
@@ -172,7 +215,9 @@ cdef class Labels:
             raise BadParmError("steps of a sample", "inputLengths", wrong, f"0 ... {probs.len[0]}")
         line = _integers(labels, "labels", int(lengths.sum(dtype=numpy.int64)))
         longest = int(lengths.max()) if len(lengths) else 0
-        self.room = max(1, (longest + ROOM - 1) // ROOM) * ROOM
+        if most >= 0 and longest > most:
+            raise BadParmError("labels of a sample", "labelLengths", longest, f"0 ... {most}")
+        self.room = room_for(longest if most < 0 else most)
         self.table = numpy.zeros((samples, 2 + 2 * self.room), numpy.int32)
         if samples:
             self._fill(probs.len[4], <int> problem.c.number[<int> CTC_BLANK], line, lengths, steps, self.table)

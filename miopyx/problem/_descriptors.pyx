@@ -167,7 +167,8 @@ def destroy(desc, type kind not None, str name not None):
 
 
 cdef class TensorDescriptor(Descriptor):
-    """Type, lengths and strides of a tensor (miopenTensorDescriptor_t).
+    """TensorDescriptor(data_type=None, lens=None, strides=None, layout=None)\n--\n\n\
+    Type, lengths and strides of a tensor (miopenTensorDescriptor_t).
 
     Parameters
     ----------
@@ -410,7 +411,9 @@ def set_tensor_layout(TensorDescriptor desc, data_type, layout, lens, num_lens):
 
 
 cdef class ConvolutionDescriptor(Descriptor):
-    """Mode, pads, strides, dilations, groups and attributes of a convolution (miopenConvolutionDescriptor_t).
+    """ConvolutionDescriptor(pads=None, strides=None, dilations=None, mode=0, groups=1, output_pads=None,
+                             end_pads=None)\n--\n\n\
+    Mode, pads, strides, dilations, groups and attributes of a convolution (miopenConvolutionDescriptor_t).
 
     Parameters
     ----------

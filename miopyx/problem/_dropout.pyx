@@ -36,7 +36,9 @@ cdef uint64_t _to_seed(object seed) except? 0xFFFFFFFFFFFFFFFF:
 
 
 cdef class DropoutDescriptor(Descriptor):
-    """How likely an element is dropped, and where random numbers come from (miopenDropoutDescriptor_t).
+    """DropoutDescriptor(dropout=None, states=None, state_size=0, seed=0, use_mask=False, state_evo=False,
+                         rng_mode=0)\n--\n\n\
+    How likely an element is dropped, and where random numbers come from (miopenDropoutDescriptor_t).
 
     Parameters
     ----------

@@ -23,7 +23,8 @@ def _set(LRNDescriptor desc, mode, n, alpha, beta, k):
 
 
 cdef class LRNDescriptor(Descriptor):
-    """Mode, window and coefficients of a local response normalisation (miopenLRNDescriptor_t).
+    """LRNDescriptor(mode=None, n=5, alpha=1e-4, beta=0.75, k=1.0)\n--\n\n\
+    Mode, window and coefficients of a local response normalisation (miopenLRNDescriptor_t).
 
     Parameters
     ----------

@@ -46,7 +46,8 @@ def _set(MhaDescriptor desc, scale):
 
 
 cdef class MhaDescriptor(Descriptor):
-    """The factor of an attention's products (miopenMhaDescriptor_t).
+    """MhaDescriptor(scale=1.0)\n--\n\n\
+    The factor of an attention's products (miopenMhaDescriptor_t).
 
     Parameters
     ----------

@@ -20,7 +20,10 @@ cdef int64_t index_size(int index_type) noexcept nogil:
 
 
 cdef class PoolingDescriptor(Descriptor):
-    """Mode, windows, pads and strides of a pooling, and how it keeps the places of maxima (miopenPoolingDescriptor_t).
+    """PoolingDescriptor(mode=0, windows=None, pads=None, strides=None, index_type=None, index_mode=None,
+                         dilations=None, end_pads=None, ceil_mode=False, divisor_override=None, nan_propagation=None,
+                         indices_like_y=False)\n--\n\n\
+    Mode, windows, pads and strides of a pooling, and how it keeps the places of maxima (miopenPoolingDescriptor_t).
 
     Parameters
     ----------

@@ -38,7 +38,8 @@ cdef int _member(object value, str enumeration, str name, int last) except -1:
 
 
 cdef class ReduceTensorDescriptor(Descriptor):
-    """What a reduction does (miopenReduceTensorDescriptor_t).
+    """ReduceTensorDescriptor(op=None, comp_type=1, nan_propagation=0, indices=0, indices_type=0)\n--\n\n\
+    What a reduction does (miopenReduceTensorDescriptor_t).
 
     Parameters
     ----------

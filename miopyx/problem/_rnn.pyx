@@ -49,7 +49,9 @@ cdef int _size(object value, str name, int most=LARGEST) except -1:
 
 
 cdef class RNNDescriptor(Descriptor):
-    """What a stack of recurrent layers is (miopenRNNDescriptor_t).
+    """RNNDescriptor(hidden_size=None, layers=1, mode=1, direction=0, bias=1, input_mode=0, data_type=1, dropout=None,
+                     algorithm=0)\n--\n\n\
+    What a stack of recurrent layers is (miopenRNNDescriptor_t).
 
     Parameters
     ----------
@@ -225,8 +227,11 @@ cdef class RNNDescriptor(Descriptor):
         if self.hidden == 0:
             return "<RNNDescriptor never set>"
         return (f"RNNDescriptor({self.hidden}, {self.layers}, {self.rnn_mode.name!r}, "
-                f"direction={self.direction}, bias={self.bias_mode}, input_mode={self.input_mode}, "
-                f"data_type={self.data_type.name!r}, dropout={self.dropout}, padding={self.padding})")
+                f"direction={enums.miopenRNNDirectionMode_t(self.direction).name!r}, "
+                f"bias={enums.miopenRNNBiasMode_t(self.bias_mode).name!r}, "
+                f"input_mode={enums.miopenRNNInputMode_t(self.input_mode).name!r}, "
+                f"data_type={self.data_type.name!r}, dropout={self.dropout}, algorithm={self.rnn_algorithm.name!r}, "
+                f"padding={enums.miopenRNNPaddingMode_t(self.padding).name!r})")
 
 
 def _set_sequences(SeqTensorDescriptor desc, data_type, layout, steps, batch, vector, lengths):
@@ -256,7 +261,8 @@ cdef object _lengths_of(object lengths, int64_t batch, int64_t steps, str name):
 
 
 cdef class SeqTensorDescriptor(Descriptor):
-    """Vectors of the steps of several sequences (miopenSeqTensorDescriptor_t).
+    """SeqTensorDescriptor(data_type=None, layout=1, max_length=1, batch=1, vector=1, lengths=None)\n--\n\n\
+    Vectors of the steps of several sequences (miopenSeqTensorDescriptor_t).
 
     Parameters
     ----------

@@ -33,7 +33,8 @@ def _set(SoftmaxDescriptor desc, alpha, beta, algorithm, mode):
 
 
 cdef class SoftmaxDescriptor(Descriptor):
-    """Scales, algorithm and mode of a softmax (miopenSoftmaxDescriptor_t).
+    """SoftmaxDescriptor(alpha=1.0, beta=0.0, algorithm=1, mode=1)\n--\n\n\
+    Scales, algorithm and mode of a softmax (miopenSoftmaxDescriptor_t).
 
     Parameters
     ----------

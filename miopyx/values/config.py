@@ -111,7 +111,8 @@ _declare("MIOPEN_FIND_MODE", parse_find_mode, 5,
 _declare("MIOPEN_FIND_ENFORCE", parse_find_enforce, 1,
          "NONE 1, DB_UPDATE 2: searches replace what is tuned, SEARCH 3: search unasked, SEARCH_DB_UPDATE 4: both, "
          "DB_CLEAN 5: delete what is tuned; all but NONE make the find mode NORMAL")
-_declare("MIOPEN_DEBUG_FIND_ONLY_SOLVER", str, "", "ids or names, separated by ;: Find takes only these solvers")
+_declare("MIOPEN_DEBUG_FIND_ONLY_SOLVER", str, "",
+         "ids or names, separated by ;: Find and plans take only these solvers")
 _declare("MIOPEN_DEBUG_FORCE_IMMED_MODE_FALLBACK", parse_bool, False,
          "1: the hybrid modes take the best by index where the databases have no record, as FAST does")
 _declare("MIOPEN_DEBUG_CONV_IMMED_FALLBACK", parse_bool, True,

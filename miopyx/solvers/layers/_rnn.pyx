@@ -28,10 +28,11 @@ from miopyx.values._types cimport (
 )
 from ._common cimport TOKENS, HostLayer, OpenCLLayer
 
+from miopyx.device.info import core_cache
+
 cdef enum:
     ALIGNED = 256              # bytes, of regions of the workspace
-    CORE_CACHE = 1 << 20       # bytes of a matrix that a core of a CPU keeps near
-    READING_NEAR = 8           # multiplications and additions that it does while it reads a number from there
+    READING_NEAR = 8           # multiplications and additions that it does while it reads a number from its cache
     READING_FAR = 28           # likewise from beyond; they do not overlap
     WAITING = 1 << 17          # that it does while cores wait for each other
     FETCHING = 6               # sequences from which on panels are fetched ahead
@@ -87,10 +88,21 @@ cdef tuple _place(int slot, int64_t offset=0):
     return slot, offset
 
 
+cdef int64_t _kept_near = 0
+
+
+cdef int64_t _core_cache() noexcept:
+    """Bytes of a matrix that a core of a CPU keeps near: half of its second-level cache, states have the rest."""
+    global _kept_near
+    if _kept_near == 0:
+        _kept_near = core_cache() // 2
+    return _kept_near
+
+
 cdef int64_t _step_flops(int64_t rows, int64_t numbers, int64_t cores, int64_t size) noexcept:
     """What a core of a CPU could do while a step runs: of a matrix of so many numbers, which cores share."""
     cdef int64_t mine = ceil_div(numbers, cores)
-    return mine * max(2 * rows, READING_NEAR) + max(0, min(mine, 2 * (mine - CORE_CACHE // size))) * READING_FAR
+    return mine * max(2 * rows, READING_NEAR) + max(0, min(mine, 2 * (mine - _core_cache() // size))) * READING_FAR
 
 
 cdef int64_t _shared_units(int64_t vectors, int64_t cores) noexcept:
@@ -310,7 +322,7 @@ cdef class RNNOffer(Offer):
         defines["SHARED"] = int(self.s.shares > 0)
         # Of few sequences the products do not last long enough to fetch anything meanwhile.
         defines["FAR"] = int(p.batch >= FETCHING
-                             and p.hidden * self.lines * self.acc > CORE_CACHE * max(1, self.s.shares))
+                             and p.hidden * self.lines * self.acc > _core_cache() * max(1, self.s.shares))
         return defines
 
     cdef int _gpu_shape(self, int64_t width, dict defines, int64_t* grid) except -1:

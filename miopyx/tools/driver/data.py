@@ -75,7 +75,7 @@ def fill(generator: Generator, role: str, dtype: str, count: int) -> Array:
         ``w`` for weights; ``x``, ``dy`` and ``b`` for all else.
     dtype : str
         With u uniform in [0, 1): weights are 0.01 (u - 0.5), for float16 0.01 (5/6 u - 1/3), for int8 -127 or 0; all
-        else 0.01 u, for int8 the integers 0 ... 126.
+        else 0.01 u, for int8 the integers 0 ... 126.  Of both types of float8 all are 2 u - 1.
     """
     out = np.empty(count, dtype)
     step = 16 * _BLOCK  # bounds the memory of what is computed on the way
@@ -85,6 +85,8 @@ def fill(generator: Generator, role: str, dtype: str, count: int) -> Array:
         if dtype == "int8":
             # The generator's low bits have short periods: let its high bit decide.
             part[...] = np.where(u < 0.5, -127, 0) if role == "w" else (127.0 * u).astype(np.int8)
+        elif dtype.startswith("float8"):
+            part[...] = 2 * u - 1
         elif role == "w":
             part[...] = 0.01 * (u - 0.5) if dtype != "float16" else 0.01 * (u * (5 / 6) - 1 / 3)
         else:

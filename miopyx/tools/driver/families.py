@@ -11,6 +11,7 @@ from . import (
     dropout,
     elements,
     fusion,
+    gemm,
     layernorm,
     lrn,
     pool,
@@ -34,7 +35,7 @@ LAYERS: dict[Family, type[Layer]] = {
     layernorm.T5_FAMILY: layernorm.T5LayerNorm, layernorm.GROUP_FAMILY: layernorm.GroupNorm,
     reduce.TENSOR_FAMILY: reduce.ReduceTensor, reduce.CALCULATION_FAMILY: reduce.ReduceCalculation,
     reduce.EXTREME_FAMILY: reduce.ReduceExtreme, dropout.FAMILY: dropout.Dropout,
-    fusion.FAMILY: fusion.Fusion, **elements.LAYERS, **rnn.LAYERS,
+    fusion.FAMILY: fusion.Fusion, gemm.FAMILY: gemm.Gemm, **elements.LAYERS, **rnn.LAYERS,
 }
 FAMILIES: dict[str, Family] = {
     operation: family for family in (CONVOLUTION, *LAYERS) for operation in family.operations}

@@ -13,7 +13,7 @@ Value = int | float | str
 
 # What each operation computes in.  convfp64 is not one of MIOpenDriver's.
 OPERATIONS = {"conv": "float32", "convfp16": "float16", "convbfp16": "bfloat16", "convint8": "int8",
-              "convfp64": "float64"}
+              "convfp8": "float8_e4m3fnuz", "convbfp8": "float8_e5m2fnuz", "convfp64": "float64"}
 
 
 class UsageError(Exception):

@@ -128,8 +128,8 @@ def make(command: Command) -> Problem:
         raise UsageError("-w needs -t 1")
     if c % groups or k % groups:
         raise UsageError(f"-g {groups} does not divide -c {c} and -k {k}")
-    if _has_bias(command) and command.operation == "convint8":
-        raise UsageError("-b: the bias functions have no int8 form")
+    if _has_bias(command) and command.operation in ("convint8", "convfp8", "convbfp8"):
+        raise UsageError("-b: the bias functions have no form of 8 bits")
     size, fil, stride, dilation = along("in_"), along("fil_"), along("conv_stride_"), along("dilation_")
     pad = along("pad_")
     if command.text("pad_mode") != "default":
@@ -172,6 +172,7 @@ def tensor(dtype: str, layout: str, lens: Sizes) -> Any:
 _TYPES = {
     "float16": miopyx.miopenHalf, "float32": miopyx.miopenFloat, "float64": miopyx.miopenDouble,
     "bfloat16": miopyx.miopenBFloat16, "int8": miopyx.miopenInt8, "int32": miopyx.miopenInt32,
+    "float8_e4m3fnuz": miopyx.miopenFloat8, "float8_e5m2fnuz": miopyx.miopenBFloat8,
 }
 
 

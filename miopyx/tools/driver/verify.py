@@ -54,8 +54,11 @@ def tolerance(dtype: str, direction: Direction | None = None, mixes_tiles: bool 
     It is MIOpenDriver's for direct algorithms; ten times that is for solvers whose errors belong to tiles, whatever
     the direction.  MIOpenDriver allows that and more, up to 0.01, to implicit GEMM as well, whose sums are no other.
     float64, which MIOpenDriver does not have, gets 1e-12: sums of a million products in any order stay far below it.
+    Of float8 no element may be more than a step of the type away, since sums that differ in their last bits may be
+    rounded to either side; steps are those of the largest element.
     """
-    limit = {"float32": 1.5e-6, "int8": 1.5e-6, "float16": 8.2e-3, "bfloat16": 8 * 8.2e-3, "float64": 1e-12}[dtype]
+    limit = {"float32": 1.5e-6, "int8": 1.5e-6, "float16": 8.2e-3, "bfloat16": 8 * 8.2e-3, "float64": 1e-12,
+             "float8_e4m3fnuz": 2**-3 / SINGLE, "float8_e5m2fnuz": 2**-2 / SINGLE}[dtype]
     if direction is None:
         return limit
     if direction.short == "wrw":

@@ -51,6 +51,9 @@ class BackendRep(onnx.backend.base.BackendRep):
         self.handle = device if isinstance(device, Handle) else _shared_handle(_device_name(device))
         self._device = Device(self.handle)
         self.evaluator = evaluator_of(self._device, fuse)(proto, **kwargs)
+        graph = proto.graph if isinstance(proto, onnx.ModelProto) else proto
+        self._declared = {one.name: one.type.tensor_type for one in getattr(graph, "input", ())
+                          if isinstance(one, onnx.ValueInfoProto) and one.type.HasField("tensor_type")}
         self._outputs = onnx.backend.base.namedtupledict("Outputs", self.evaluator.output_names)
 
     @property
@@ -80,7 +83,7 @@ class BackendRep(onnx.backend.base.BackendRep):
         Raises
         ------
         MIOpenError
-            For inputs that are missing or do not fit the nodes that read them.
+            For inputs that are missing, are not what the graph declares, or do not fit the nodes that read them.
         """
         if isinstance(inputs, np.ndarray):
             inputs = [inputs]
@@ -91,8 +94,39 @@ class BackendRep(onnx.backend.base.BackendRep):
             if len(inputs) != len(names):
                 raise BadParmError("not the model's inputs", "inputs", len(inputs), f"{len(names)}: {', '.join(names)}")
             inputs = dict(zip(names, inputs, strict=True))
+        _require_declared(self._declared, inputs)
         self._device.begin()
         return self._outputs(*self.evaluator.run(None, inputs))
+
+
+def _require_declared(declared: Mapping[str, onnx.TypeProto.Tensor], inputs: Mapping[str, Any]) -> None:
+    """Require inputs of the types and lengths that a graph declares.
+
+    A length by a name is free, but the same wherever the name stands; one without a name is free.
+    """
+    named: dict[str, tuple[int, str]] = {}
+    for name, of in declared.items():
+        if name not in inputs or inputs[name] is None:
+            continue
+        given = np.asarray(inputs[name])
+        if of.elem_type not in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING):
+            wanted = onnx.helper.tensor_dtype_to_np_dtype(of.elem_type)
+            if given.dtype != wanted:
+                raise BadParmError("another type than the graph declares", name, str(given.dtype), str(wanted))
+        if not of.HasField("shape"):
+            continue
+        dims = of.shape.dim
+        if given.ndim != len(dims):
+            raise BadParmError("another rank than the graph declares", name, given.shape, f"{len(dims)} dimensions")
+        for axis, (length, dim) in enumerate(zip(given.shape, dims, strict=True)):
+            if dim.HasField("dim_value") and length != dim.dim_value:
+                raise BadParmError("another length than the graph declares", f"{name}.shape[{axis}]", length,
+                                   dim.dim_value)
+            if dim.dim_param:
+                first, where = named.setdefault(dim.dim_param, (length, f"{name}.shape[{axis}]"))
+                if length != first:
+                    raise BadParmError(f"another {dim.dim_param} than elsewhere", f"{name}.shape[{axis}]", length,
+                                       f"{first}, as {where}")
 
 
 class Backend(onnx.backend.base.Backend):

@@ -278,8 +278,8 @@ INLINE void join(__global float *amax, uint most)
 #endif
 
 #if BIASED
-#define SCORE(s, row, key, inside) \
-    fma(s, of_scores, LOG2_E * ((inside) ? bias[bias_offset + (row) * a.bias.s + (key) * a.bias.d] : 0.0f))
+#define SCORE(product, row, key, inside) \
+    fma(product, of_scores, LOG2_E * ((inside) ? bias[bias_offset + (row) * a.bias.s + (key) * a.bias.d] : 0.0f))
 #endif
 
 #if DROPS
@@ -407,6 +407,7 @@ KERNEL mha_forward(TENSORS, __global STORAGE(T) *o, long o_offset, SAVED, __glob
         }
     }
     const float of_s = NUMBER(SCALE_S) * NUMBER(DESCALE_S) * NUMBER(DESCALE_V) * kept;
+    const float to_m = BIASED || of_scores != 0 ? LN_2 : 0;
     uint most_s = 0, most_o = 0;
     EACH_ROW {
         const int row = m * 16 + h * 8 + lane / 4;
@@ -416,7 +417,7 @@ KERNEL mha_forward(TENSORS, __global STORAGE(T) *o, long o_offset, SAVED, __glob
             const float inverse_of_e = z * (1 << RAISED);
             most_s = max(most_s, as_uint(inverse_of_e) & 0x7fffffffu);
             if (HAS_M && lane % 4 == 0)
-                top[top_offset + (own_first + row) * a.m.s] = high[m][h] * LN_2;
+                top[top_offset + (own_first + row) * a.m.s] = high[m][h] * to_m;
             if (HAS_Z && lane % 4 == 0)
                 inverse[inverse_offset + (own_first + row) * a.z_inv.s] = inverse_of_e;
         }

@@ -25,21 +25,21 @@ cdef struct tile_t:
     int64_t warps, tiles, others, step
     bint keep
 
-cdef tuple _only = None
+cdef tuple _only = (None, None, None)
 
 
-def only_tiles(*tile):
-    """Take warps, tiles, others, step and whether rows are kept, of all kernels; for tests.  No argument: the best."""
+def only_tiles(forward=None, dq=None, dkv=None):
+    """Take these tiles alone, of warps, tiles, others, step and whether rows are kept; for tests.  None: the best."""
     global _only
-    _only = tile or None
+    _only = (forward, dq, dkv)
 
 
 cdef tile_t _tile(int what, const mx_mha_shape* a, int64_t units, bint hopper):
     """The tile of a kernel."""
     cdef tile_t t
     cdef int64_t deep = up(max(a.depth, a.width), 16), rows = a.keys if what == DKV else a.rows
-    if _only is not None:
-        t.warps, t.tiles, t.others, t.step, t.keep = _only
+    if _only[what] is not None:
+        t.warps, t.tiles, t.others, t.step, t.keep = _only[what]
         return t
     t.warps, t.others = 4, 64
     if what == FORWARD:

@@ -12,9 +12,11 @@ from test_mha import NV_MHA, Attention, options
 import miopyx
 from miopyx.solvers.layers import _mha_nvidia as nv
 
-# Warps, tiles of 16 rows, columns of a tile in local memory and of a step, whether rows are kept in registers.
-TILES = {"small": (1, 1, 16, 16, 0), "kept": (2, 1, 32, 16, 1), "two tiles": (2, 2, 32, 32, 0),
-         "two tiles kept": (4, 2, 64, 64, 1), "eight warps": (8, 1, 64, 32, 0), "as chosen": None}
+# Warps, tiles of 16 rows, columns of a tile in local memory and of a step, whether rows are kept in registers, whether by
+# wgmma.
+TILES = {"small": (1, 1, 16, 16, 0, 0), "kept": (2, 1, 32, 16, 1, 0), "two tiles": (2, 2, 32, 32, 0, 0),
+         "two tiles kept": (4, 2, 64, 64, 1, 0), "eight warps": (8, 1, 64, 32, 0, 0), "wgmma": (4, 1, 64, 64, 0, 1),
+         "two warpgroups": (8, 1, 64, 64, 0, 1), "as chosen": None}
 DTYPES = ("float16", "bfloat16")
 
 

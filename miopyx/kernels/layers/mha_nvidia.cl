@@ -47,9 +47,15 @@
 #ifndef KEEP /* 1: a warp keeps its rows in registers */
 #define KEEP 0
 #endif
+#ifndef SM_90A /* 1: by wgmma; WARPS is a multiple of 4, TILES 1, STEP 64 or 128 */
+#define SM_90A 0
+#endif
 #include "layers/mha.h"
 #include "include/gpu_vectors.h"
 #include "conv/nvidia/ptx.h"
+#if SM_90A
+#include "conv/nvidia/wgmma.h"
+#endif
 #include "layers/mha_numbers.h"
 
 #if MX_TYPE(T) != MX_TYPE_half && MX_TYPE(T) != MX_TYPE_bfloat16
@@ -60,10 +66,23 @@
 #endif
 #define ITEMS (32 * WARPS)
 #define OWN (16 * TILES * WARPS)
-#define DEEP ((DEPTH + 15) / 16 * 16)
-#define WIDE ((WIDTH + 15) / 16 * 16)
+#if SM_90A
+#if WARPS % 4 != 0 || TILES != 1 || (STEP != 64 && STEP != 128)
+#error "wgmma takes 64 rows of four warps, and 64 or 128 columns"
+#endif
+#define PANEL 64 /* a multiple of the numbers of a row */
+#define OWN_ROWS 64
+#define IN_OWN (warp % 4 * 16)
+#define ROWS_OF(rows, deep) ((rows) * (deep) / 8)
+#else
+#define PANEL 16
+#define OWN_ROWS (16 * TILES)
+#define IN_OWN 0
 #define LINE(deep) ((deep) / 8 + 1) /* 16-byte pieces from a row to the next; deep / 8 is even */
 #define ROWS_OF(rows, deep) ((rows) * LINE(deep))
+#endif
+#define DEEP ((DEPTH + PANEL - 1) / PANEL * PANEL)
+#define WIDE ((WIDTH + PANEL - 1) / PANEL * PANEL)
 #define KERNEL __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("unroll")
@@ -118,6 +137,16 @@ INLINE bool any_of_warp(uint value)
     return most != 0;
 }
 
+/* Where a piece of 16 bytes of a row lies, of `all` rows. */
+INLINE uint place_of(const int row, const int piece, const int all, const int deep)
+{
+#if SM_90A
+    return ((piece / 8 * all + row) * 8 + (piece % 8 ^ row % 8)) * 16;
+#else
+    return (row * LINE(deep) + piece) * 16;
+#endif
+}
+
 /* Begin to copy rows from `first` on, `count` of `all`, `depth` numbers each; the rest is 0. */
 INLINE void copy_rows(uint to, rows_t t, long first, int count, const int all, const int depth, const int deep)
 {
@@ -132,7 +161,7 @@ INLINE void copy_rows(uint to, rows_t t, long first, int count, const int all, c
         if (pieces == span || piece < pieces)
             UNROLL for (int i = 0; i < (all + more - 1) / more; i++) {
                 if (all % more == 0 || row + i * more < all)
-                    MX_COPY_FIRST(to + (row * LINE(deep) + piece) * 16 + i * more * LINE(deep) * 16, at,
+                    MX_COPY_FIRST(to + place_of(row + i * more, piece, all, deep), at,
                                   row + i * more < count ? bytes : 0);
                 at += step;
                 asm volatile("" : "+l"(at)); /* one address, not one for each row in registers of its own */
@@ -142,11 +171,62 @@ INLINE void copy_rows(uint to, rows_t t, long first, int count, const int all, c
         for (int e = me; e < all * deep; e += ITEMS) {
             const int row = e / deep, d = e % deep;
             const ushort value = row < count && d < depth ? from[row * t.by.s + d * t.by.d] : (ushort)0;
-            asm volatile("st.shared.b16 [%0], %1;" ::"r"(to + row * LINE(deep) * 16 + d * 2), "h"(value) : "memory");
+            asm volatile("st.shared.b16 [%0], %1;" ::"r"(to + place_of(row, d / 8, all, deep) + d % 8 * 2), "h"(value)
+                         : "memory");
         }
     }
 }
 
+#if SM_90A
+/* Of a warpgroup: its 64 rows, and rows from `sub` on as right factors of both products.  Rows of 128 bytes, 64 numbers,
+ * are panels: `others` has OTHERS of them, the group's own have OWN. */
+#define OWN_AT(at, deep) ((at) + warp / 4 * 64 * 128)
+#define RIGHT_AT(at, sub, deep) ((at) + (sub) * 128)
+#define TURNED_AT(at, sub, deep) ((at) + (sub) * 128)
+#define WGMMA_STEP MX_JOIN(MX_WGMMA_, STEP)
+#define HOLD(s, deep) EACH_ROW EACH_PAIR(deep) { MX_WG_HOLD((s)[m][n][2 * h]); MX_WG_HOLD((s)[m][n][2 * h + 1]); }
+#define KEPT(name, at, deep)
+/* s = the rows at `at` times STEP rows at `others`. */
+#define MULTIPLY(s, own, at, others, deep)                                                                         \
+    do {                                                                                                           \
+        MX_WG_FENCE();                                                                                             \
+        UNROLL for (int d_ = 0; d_ < (deep) / 16; d_++) {                                                          \
+            const ulong left_ = mx_wg_matrix((at) + d_ / 4 * OWN * 128 + d_ % 4 * 32, 0);                          \
+            const ulong right_ = mx_wg_matrix((others) + d_ / 4 * OTHERS * 128 + d_ % 4 * 32, 0);                  \
+            if (d_ == 0)                                                                                           \
+                WGMMA_STEP((&(s)[0][0][0]), left_, right_, "0", "0, 0");                                           \
+            else                                                                                                   \
+                WGMMA_STEP((&(s)[0][0][0]), left_, right_, "1", "0, 0");                                           \
+        }                                                                                                          \
+        MX_WG_COMMIT();                                                                                            \
+        MX_WG_WAIT(0);                                                                                             \
+        HOLD(s, STEP);                                                                                             \
+    } while (0)
+/* out += s, rounded, times STEP rows at `others`, of `deep` numbers. */
+#define ADD_PRODUCTS(out, s, others, deep)                                                                         \
+    do {                                                                                                           \
+        uint left_[STEP / 16][4];                                                                                  \
+        UNROLL for (int k_ = 0; k_ < STEP / 16; k_++)                                                              \
+            UNROLL for (int i_ = 0; i_ < 4; i_++)                                                                  \
+                MX_ROUND_PAIR(left_[k_][i_], (s)[0][2 * k_ + i_ / 2][i_ % 2 * 2],                                  \
+                              (s)[0][2 * k_ + i_ / 2][i_ % 2 * 2 + 1]);                                            \
+        MX_WG_FENCE();                                                                                             \
+        UNROLL for (int k_ = 0; k_ < STEP / 16; k_++)                                                              \
+            UNROLL for (int n_ = 0; n_ < (deep) / 64; n_++)                                                        \
+                MX_WGMMA_REGISTERS_64((&(out)[0][8 * n_][0]), left_[k_],                                           \
+                                      mx_wg_matrix((others) + (n_ * OTHERS + k_ * 16) * 128, 0), "1");             \
+        MX_WG_COMMIT();                                                                                            \
+        MX_WG_WAIT(0);                                                                                             \
+        HOLD(out, deep);                                                                                           \
+    } while (0)
+#define PUBLISH() MX_WG_PUBLISH()
+#else
+#define PUBLISH()
+/* Where a lane reads for ldmatrix: the warp's rows, and rows from `sub` on as right factors of the first product and of
+ * the second one. */
+#define OWN_AT(at, deep) ((at) + ((warp * 16 * TILES + lane % 16) * LINE(deep) + lane / 16) * 16)
+#define RIGHT_AT(at, sub, deep) ((at) + (((sub) + lane % 8 + lane / 16 * 8) * LINE(deep) + lane / 8 % 2) * 16)
+#define TURNED_AT(at, sub, deep) ((at) + (((sub) + lane % 16) * LINE(deep) + lane / 16) * 16)
 /* The warp's rows as left factors, for `deep` numbers. */
 #define TAKE_OWN(own, at, deep)                                                                                    \
     UNROLL for (int m_ = 0; m_ < TILES; m_++)                                                                      \
@@ -202,8 +282,10 @@ INLINE void copy_rows(uint to, rows_t t, long first, int count, const int all, c
             }                                                                                                      \
         }                                                                                                          \
     }
+#endif
 
-/* Each sum of a warp: of row m * 16 + h * 8 + lane / 4 those of columns n * 8 + lane % 4 * 2 and behind it. */
+/* Each sum of a warp: of ROW those of columns n * 8 + lane % 4 * 2 and behind it. */
+#define ROW(m, h) ((m) * 16 + (h) * 8 + lane / 4 + IN_OWN)
 #define EACH_ROW UNROLL for (int m = 0; m < TILES; m++) UNROLL for (int h = 0; h < 2; h++)
 #define EACH_PAIR(count) UNROLL for (int n = 0; n < (count) / 8; n++)
 #define CLEAR(out, deep) EACH_ROW EACH_PAIR(deep) (out)[m][n][2 * h] = (out)[m][n][2 * h + 1] = 0
@@ -215,7 +297,7 @@ INLINE void copy_rows(uint to, rows_t t, long first, int count, const int all, c
                                + head_offset(strides, head, a.heads) + (from_row) * (strides).s;                   \
         const bool whole_ = (depth) % 8 == 0 && whole_rows(to_, strides, depth);                                   \
         EACH_ROW {                                                                                                 \
-            const int row_ = m * 16 + h * 8 + lane / 4;                                                            \
+            const int row_ = ROW(m, h);                                                            \
             UNROLL for (int n4 = 0; n4 < ((deep) / 8 + 3) / 4; n4++) {                                             \
                 uint word_[4];                                                                                     \
                 UNROLL for (int i = 0; i < 4; i++) {                                                               \
@@ -252,23 +334,19 @@ INLINE void join(__global float *amax, uint most)
         largest(amax, as_float(most));
 }
 
-/* The group's rows or keys, this warp's first one, and how many of its TILES * 16 there are. */
+/* The group's rows or keys, the first one of this warp or warpgroup, and how many of its OWN_ROWS there are. */
 #define BEGIN(all)                                                                                                 \
     const long blocks = ((all) + OWN - 1) / OWN, group = get_group_id(0), head = group / blocks;                   \
     const long first = (blocks - 1 - group % blocks) * OWN;                                                        \
     const int count = (int)min((all) - first, (long)OWN), me = get_local_id(0), lane = me % 32, warp = me / 32;    \
-    const int own_count = min(max(count - warp * 16 * TILES, 0), 16 * TILES);                                      \
-    const long own_first = first + warp * 16 * TILES;                                                              \
-    /* Where a lane's rows of matrices begin for ldmatrix: of left factors and transposed ones, and of right ones. */ \
-    const int left_row = lane % 16, left_piece = lane / 16, right_row = lane % 8 + lane / 16 * 8, right_piece = lane / 8 % 2; \
+    const int own_at_row = warp / (OWN_ROWS / 16 / TILES) * OWN_ROWS;                                              \
+    const int own_count = min(max(count - own_at_row, 0), OWN_ROWS);                                               \
+    const long own_first = first + own_at_row;                                                                     \
     const bool causal = mask != 0;                                                                                 \
     HEAD_OFFSETS;                                                                                                  \
     /* Scores in units of ln 2. */                                                                                 \
     const float of_scores = (float)scale * NUMBER(DESCALE_Q) * NUMBER(DESCALE_K) * LOG2_E;                         \
     DROPOUT
-#define LEFT_AT(at, deep) ((at) + (left_row * LINE(deep) + left_piece) * 16)
-#define RIGHT_AT(at, deep) ((at) + (right_row * LINE(deep) + right_piece) * 16)
-
 #if DROPS
 #define DROPOUT                                                         \
     const uint least = (uint)ceil(DROPPED * 16777216);                  \
@@ -321,6 +399,7 @@ INLINE uint4 mask_of_keys(__global const uchar *table, const mx_mha_shape a, lon
     int stage = 0;                                                                                                 \
     for (long at = begin; at < (end); at += OTHERS, stage ^= 1) {                                                  \
         MX_WAIT(0);                                                                                                \
+        PUBLISH();                                                                                                 \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                              \
         if (at + OTHERS < (end))                                                                                   \
             FILL(stage ^ 1, at + OTHERS);                                                                          \
@@ -331,9 +410,9 @@ INLINE uint4 mask_of_keys(__global const uchar *table, const mx_mha_shape a, lon
 KERNEL mha_forward(TENSORS, __global STORAGE(T) *o, long o_offset, SAVED, __global float *amax_s, long amax_s_offset,
                    __global float *amax_o, long amax_o_offset, REST)
 {
-    __local uint4 own_rows[ROWS_OF(OWN, DEEP)] __attribute__((aligned(128)));
-    __local uint4 one_tile[2][ROWS_OF(OTHERS, DEEP)] __attribute__((aligned(128)));
-    __local uint4 two_tile[2][ROWS_OF(OTHERS, WIDE)] __attribute__((aligned(128)));
+    __local uint4 own_rows[ROWS_OF(OWN, DEEP)] __attribute__((aligned(1024)));
+    __local uint4 one_tile[2][ROWS_OF(OTHERS, DEEP)] __attribute__((aligned(1024)));
+    __local uint4 two_tile[2][ROWS_OF(OTHERS, WIDE)] __attribute__((aligned(1024)));
     BEGIN(a.rows);
     ROWS_T(mine, q, a.q, DEPTH);
     ROWS_T(one, k, a.k, DEPTH);
@@ -346,7 +425,7 @@ KERNEL mha_forward(TENSORS, __global STORAGE(T) *o, long o_offset, SAVED, __glob
     CLEAR(out, WIDE);
     EACH_ROW high[m][h] = MINUS_INF, total[m][h] = 0;
     copy_rows(mx_shared(own_rows), mine, first, count, OWN, DEPTH, DEEP);
-    const uint own_at = LEFT_AT(mx_shared(own_rows) + warp * 16 * TILES * LINE(DEEP) * 16, DEEP);
+    const uint own_at = OWN_AT(mx_shared(own_rows), DEEP);
 #if KEEP
     MX_COMMIT();
     MX_WAIT(0);
@@ -357,10 +436,10 @@ KERNEL mha_forward(TENSORS, __global STORAGE(T) *o, long o_offset, SAVED, __glob
         for (int sub = 0; sub < OTHERS && tile + sub < own_end; sub += STEP) {
             const long j0 = tile + sub;
             float s[TILES][STEP / 8][4];
-            MULTIPLY(s, own, own_at, RIGHT_AT(mx_shared(one_tile[stage]) + sub * LINE(DEEP) * 16, DEEP), DEEP);
+            MULTIPLY(s, own, own_at, RIGHT_AT(mx_shared(one_tile[stage]), sub, DEEP), DEEP);
 #if BIASED
             EACH_ROW EACH_PAIR(STEP) UNROLL for (int i = 0; i < 2; i++) {
-                const int row = m * 16 + h * 8 + lane / 4;
+                const int row = ROW(m, h);
                 const long key = j0 + n * 8 + lane % 4 * 2 + i;
                 s[m][n][2 * h + i] = SCORE(s[m][n][2 * h + i], own_first + row, key, row < own_count && key < all);
             }
@@ -370,7 +449,7 @@ KERNEL mha_forward(TENSORS, __global STORAGE(T) *o, long o_offset, SAVED, __glob
 #endif
             if (j0 + STEP > all || (causal && j0 + STEP - 1 > own_first))
                 EACH_ROW {
-                    const long row = own_first + m * 16 + h * 8 + lane / 4;
+                    const long row = own_first + ROW(m, h);
                     const int behind = (int)min((causal ? min(all, row + 1) : all) - j0, (long)STEP) - lane % 4 * 2;
                     EACH_PAIR(STEP) {
                         s[m][n][2 * h] = n * 8 < behind ? s[m][n][2 * h] : MINUS_INF;
@@ -398,19 +477,19 @@ KERNEL mha_forward(TENSORS, __global STORAGE(T) *o, long o_offset, SAVED, __glob
                     out[m][n][2 * h] *= moved[m][h], out[m][n][2 * h + 1] *= moved[m][h];
 #if DROPS
             UNROLL for (int m = 0; m < TILES; m++) EACH_PAIR(STEP) {
-                const uint4 words = mask_of_rows(table, a, head, own_first + m * 16 + lane / 4, j0 + n * 8, lane);
+                const uint4 words = mask_of_rows(table, a, head, own_first + ROW(m, 0), j0 + n * 8, lane);
                 UNROLL for (int l = 0; l < 4; l++)
                     s[m][n][l] = IS_KEPT(words, l) ? s[m][n][l] : 0;
             }
 #endif
-            ADD_PRODUCTS(out, s, LEFT_AT(mx_shared(two_tile[stage]) + sub * LINE(WIDE) * 16, WIDE), WIDE);
+            ADD_PRODUCTS(out, s, TURNED_AT(mx_shared(two_tile[stage]), sub, WIDE), WIDE);
         }
     }
     const float of_s = NUMBER(SCALE_S) * NUMBER(DESCALE_S) * NUMBER(DESCALE_V) * kept;
     const float to_m = BIASED || of_scores != 0 ? LN_2 : 0;
     uint most_s = 0, most_o = 0;
     EACH_ROW {
-        const int row = m * 16 + h * 8 + lane / 4;
+        const int row = ROW(m, h);
         const float z = 1 / sum_of_row(total[m][h]), to_p = z * of_s;
         EACH_PAIR(WIDE) out[m][n][2 * h] *= to_p, out[m][n][2 * h + 1] *= to_p;
         if (row < own_count) {
@@ -471,10 +550,10 @@ KERNEL mha_dq(TENSORS, SAVED, __global const STORAGE(T) *d_o, long d_o_offset, _
               long rows_offset, __global STORAGE(T) *dq, long dq_offset, __global float *amax_dq, long amax_dq_offset,
               __global float *amax_ds, long amax_ds_offset, REST)
 {
-    __local uint4 own_rows[ROWS_OF(OWN, DEEP)] __attribute__((aligned(128)));
-    __local uint4 do_rows[ROWS_OF(OWN, WIDE)] __attribute__((aligned(128)));
-    __local uint4 one_tile[2][ROWS_OF(OTHERS, DEEP)] __attribute__((aligned(128)));
-    __local uint4 two_tile[2][ROWS_OF(OTHERS, WIDE)] __attribute__((aligned(128)));
+    __local uint4 own_rows[ROWS_OF(OWN, DEEP)] __attribute__((aligned(1024)));
+    __local uint4 do_rows[ROWS_OF(OWN, WIDE)] __attribute__((aligned(1024)));
+    __local uint4 one_tile[2][ROWS_OF(OTHERS, DEEP)] __attribute__((aligned(1024)));
+    __local uint4 two_tile[2][ROWS_OF(OTHERS, WIDE)] __attribute__((aligned(1024)));
     BEGIN(a.rows);
     d_o_offset += head_offset(a.d_o, head, a.heads);
     ROWS_T(mine, q, a.q, DEPTH);
@@ -488,7 +567,7 @@ KERNEL mha_dq(TENSORS, SAVED, __global const STORAGE(T) *d_o, long d_o_offset, _
     uint most_ds = 0;
     CLEAR(out, DEEP);
     EACH_ROW {
-        const int row = m * 16 + h * 8 + lane / 4;
+        const int row = ROW(m, h);
         base[m][h] = INFINITY, delta[m][h] = 0;
         if (row < own_count) {
             const float2 v2 = ((__global const float2 *)(rows + rows_offset))[head * PADDED_ROWS + own_first + row];
@@ -497,8 +576,8 @@ KERNEL mha_dq(TENSORS, SAVED, __global const STORAGE(T) *d_o, long d_o_offset, _
     }
     copy_rows(mx_shared(own_rows), mine, first, count, OWN, DEPTH, DEEP);
     copy_rows(mx_shared(do_rows), grad, first, count, OWN, WIDTH, WIDE);
-    const uint own_at = LEFT_AT(mx_shared(own_rows) + warp * 16 * TILES * LINE(DEEP) * 16, DEEP);
-    const uint do_at = LEFT_AT(mx_shared(do_rows) + warp * 16 * TILES * LINE(WIDE) * 16, WIDE);
+    const uint own_at = OWN_AT(mx_shared(own_rows), DEEP);
+    const uint do_at = OWN_AT(mx_shared(do_rows), WIDE);
 #if KEEP
     MX_COMMIT();
     MX_WAIT(0);
@@ -509,20 +588,20 @@ KERNEL mha_dq(TENSORS, SAVED, __global const STORAGE(T) *d_o, long d_o_offset, _
     WALK(tile, 0, end)
         for (int sub = 0; sub < OTHERS && tile + sub < own_end; sub += STEP) {
             const long j0 = tile + sub;
-            const uint tile_at = mx_shared(one_tile[stage]) + sub * LINE(DEEP) * 16;
+            const uint tile_at = mx_shared(one_tile[stage]);
             float s[TILES][STEP / 8][4], t[TILES][STEP / 8][4];
-            MULTIPLY(s, own, own_at, RIGHT_AT(tile_at, DEEP), DEEP);
-            MULTIPLY(t, own_do, do_at, RIGHT_AT(mx_shared(two_tile[stage]) + sub * LINE(WIDE) * 16, WIDE), WIDE);
+            MULTIPLY(s, own, own_at, RIGHT_AT(tile_at, sub, DEEP), DEEP);
+            MULTIPLY(t, own_do, do_at, RIGHT_AT(mx_shared(two_tile[stage]), sub, WIDE), WIDE);
 #if DROPS
             UNROLL for (int m = 0; m < TILES; m++) EACH_PAIR(STEP) {
-                const uint4 words = mask_of_rows(table, a, head, own_first + m * 16 + lane / 4, j0 + n * 8, lane);
+                const uint4 words = mask_of_rows(table, a, head, own_first + ROW(m, 0), j0 + n * 8, lane);
                 UNROLL for (int l = 0; l < 4; l++)
                     t[m][n][l] = IS_KEPT(words, l) ? t[m][n][l] : 0;
             }
 #endif
             const bool edge = j0 + STEP > all || (causal && j0 + STEP - 1 > own_first);
             EACH_ROW {
-                const int row = m * 16 + h * 8 + lane / 4;
+                const int row = ROW(m, h);
                 const int behind = (int)min((causal ? min(all, own_first + row + 1) : all) - j0, (long)STEP) - lane % 4 * 2;
                 EACH_PAIR(STEP) UNROLL for (int i = 0; i < 2; i++) {
 #if BIASED
@@ -538,7 +617,7 @@ KERNEL mha_dq(TENSORS, SAVED, __global const STORAGE(T) *d_o, long d_o_offset, _
                         most_ds = max(most_ds, as_uint(s[m][n][2 * h + i]) & 0x7fffffffu);
                 }
             }
-            ADD_PRODUCTS(out, s, LEFT_AT(tile_at, DEEP), DEEP);
+            ADD_PRODUCTS(out, s, TURNED_AT(tile_at, sub, DEEP), DEEP);
         }
     }
     uint most_dq = 0;
@@ -562,11 +641,11 @@ KERNEL mha_dkv(TENSORS, SAVED, __global const STORAGE(T) *d_o, long d_o_offset, 
                long rows_offset, __global STORAGE(T) *dk, long dk_offset, __global STORAGE(T) *dv, long dv_offset,
                __global float *amax_dk, long amax_dk_offset, __global float *amax_dv, long amax_dv_offset, REST)
 {
-    __local uint4 k_rows[ROWS_OF(OWN, DEEP)] __attribute__((aligned(128)));
-    __local uint4 v_rows[ROWS_OF(OWN, WIDE)] __attribute__((aligned(128)));
-    __local uint4 one_tile[2][ROWS_OF(OTHERS, DEEP)] __attribute__((aligned(128)));
-    __local uint4 two_tile[2][ROWS_OF(OTHERS, WIDE)] __attribute__((aligned(128)));
-    __local float4 rows_tile[2][OTHERS / 2] __attribute__((aligned(128)));
+    __local uint4 k_rows[ROWS_OF(OWN, DEEP)] __attribute__((aligned(1024)));
+    __local uint4 v_rows[ROWS_OF(OWN, WIDE)] __attribute__((aligned(1024)));
+    __local uint4 one_tile[2][ROWS_OF(OTHERS, DEEP)] __attribute__((aligned(1024)));
+    __local uint4 two_tile[2][ROWS_OF(OTHERS, WIDE)] __attribute__((aligned(1024)));
+    __local float4 rows_tile[2][OTHERS / 2] __attribute__((aligned(1024)));
     BEGIN(a.keys);
     d_o_offset += head_offset(a.d_o, head, a.heads);
     ROWS_T(keys, k, a.k, DEPTH);
@@ -581,8 +660,8 @@ KERNEL mha_dkv(TENSORS, SAVED, __global const STORAGE(T) *d_o, long d_o_offset, 
     CLEAR(out_v, WIDE);
     copy_rows(mx_shared(k_rows), keys, first, count, OWN, DEPTH, DEEP);
     copy_rows(mx_shared(v_rows), values, first, count, OWN, WIDTH, WIDE);
-    const uint k_at = LEFT_AT(mx_shared(k_rows) + warp * 16 * TILES * LINE(DEEP) * 16, DEEP);
-    const uint v_at = LEFT_AT(mx_shared(v_rows) + warp * 16 * TILES * LINE(WIDE) * 16, WIDE);
+    const uint k_at = OWN_AT(mx_shared(k_rows), DEEP);
+    const uint v_at = OWN_AT(mx_shared(v_rows), WIDE);
 #if KEEP
     MX_COMMIT();
     MX_WAIT(0);
@@ -595,23 +674,22 @@ KERNEL mha_dkv(TENSORS, SAVED, __global const STORAGE(T) *d_o, long d_o_offset, 
             const long i0 = tile + sub;
             if (own_count == 0 || (causal && i0 + STEP <= own_first))
                 continue;
-            const uint q_at = mx_shared(one_tile[stage]) + sub * LINE(DEEP) * 16;
-            const uint do_at = mx_shared(two_tile[stage]) + sub * LINE(WIDE) * 16;
+            const uint q_at = mx_shared(one_tile[stage]), do_at = mx_shared(two_tile[stage]);
             float s[TILES][STEP / 8][4], t[TILES][STEP / 8][4];
-            MULTIPLY(s, own_k, k_at, RIGHT_AT(q_at, DEEP), DEEP);
-            MULTIPLY(t, own_v, v_at, RIGHT_AT(do_at, WIDE), WIDE);
+            MULTIPLY(s, own_k, k_at, RIGHT_AT(q_at, sub, DEEP), DEEP);
+            MULTIPLY(t, own_v, v_at, RIGHT_AT(do_at, sub, WIDE), WIDE);
             /* A column's row has keys before `behind`, of the warp's. */
-            const bool edge = causal && i0 < own_first + 16 * TILES - 1;
+            const bool edge = causal && i0 < own_first + OWN_ROWS - 1;
             const int behind = edge ? (int)(i0 - own_first) + lane % 4 * 2 + 1 : 0;
             EACH_PAIR(STEP) {
                 const float4 of_two = rows_tile[stage][sub / 2 + n * 4 + lane % 4];
                 UNROLL for (int m = 0; m < TILES; m++) {
 #if DROPS
-                    const uint4 words = mask_of_keys(table, a, head, i0 + n * 8, own_first + m * 16, lane);
+                    const uint4 words = mask_of_keys(table, a, head, i0 + n * 8, own_first + m * 16 + IN_OWN, lane);
 #endif
                     UNROLL for (int l = 0; l < 4; l++) {
                         const float base = l % 2 ? of_two.z : of_two.x, delta = (l % 2 ? of_two.w : of_two.y) * LOWER;
-                        const int own = m * 16 + l / 2 * 8 + lane / 4;
+                        const int own = ROW(m, l / 2);
                         float dp = t[m][n][l] * to_p;
 #if BIASED
                         const long row = i0 + n * 8 + lane % 4 * 2 + l % 2;
@@ -630,8 +708,8 @@ KERNEL mha_dkv(TENSORS, SAVED, __global const STORAGE(T) *d_o, long d_o_offset, 
                     }
                 }
             }
-            ADD_PRODUCTS(out_v, s, LEFT_AT(do_at, WIDE), WIDE);
-            ADD_PRODUCTS(out_k, t, LEFT_AT(q_at, DEEP), DEEP);
+            ADD_PRODUCTS(out_v, s, TURNED_AT(do_at, sub, WIDE), WIDE);
+            ADD_PRODUCTS(out_k, t, TURNED_AT(q_at, sub, DEEP), DEEP);
         }
     }
     uint most_dk = 0, most_dv = 0;

@@ -23,13 +23,13 @@ cdef enum:
 # What a kernel is compiled for.
 cdef struct tile_t:
     int64_t warps, tiles, others, step
-    bint keep
+    bint keep, wgmma
 
 cdef tuple _only = (None, None, None)
 
 
 def only_tiles(forward=None, dq=None, dkv=None):
-    """Take these tiles alone, of warps, tiles, others, step and whether rows are kept; for tests.  None: the best."""
+    """Take these tiles alone, of warps, tiles, others, step, whether rows are kept and whether by wgmma; for tests.  None: the best."""
     global _only
     _only = (forward, dq, dkv)
 
@@ -39,9 +39,9 @@ cdef tile_t _tile(int what, const mx_mha_shape* a, int64_t units, bint hopper):
     cdef tile_t t
     cdef int64_t deep = up(max(a.depth, a.width), 16), rows = a.keys if what == DKV else a.rows
     if _only[what] is not None:
-        t.warps, t.tiles, t.others, t.step, t.keep = _only[what]
+        t.warps, t.tiles, t.others, t.step, t.keep, t.wgmma = _only[what]
         return t
-    t.warps, t.others = 4, 64
+    t.warps, t.others, t.wgmma = 4, 64, False
     if what == FORWARD:
         t.tiles = 2 if deep <= 128 else 1
         t.step = 64
@@ -107,6 +107,9 @@ cdef class NvMha(OpenCLLayer):
     cdef int take(self, Device dev, MhaSteps o, int what) except -1:
         cdef tile_t t = _tile(what, &o.a, dev.compute_units, has_wgmma(dev))
         o.defines.update(WHAT=what, WARPS=t.warps, TILES=t.tiles, OTHERS=t.others, STEP=t.step, KEEP=int(t.keep))
+        o.defines.pop("SM_90A", None)
+        if t.wgmma:
+            o.defines["SM_90A"] = 1
         return 0
 
     cdef int launch(self, MhaSteps o, str entry, list args, int64_t rows) except -1:

@@ -47,9 +47,11 @@
 #ifndef KEEP /* 1: a warp keeps its rows in registers */
 #define KEEP 0
 #endif
-#ifndef SM_90A /* 1: by wgmma; WARPS is a multiple of 4, TILES 1, STEP 64 or 128 */
+#ifndef SM_90A /* 1: by wgmma; WARPS is a multiple of 4, TILES 1, STEP 32, 64 or 128 */
 #define SM_90A 0
 #endif
+/* ptxas makes divisions of 64 bits, and exact ones of floats, calls, beside which it lets each wgmma wait for the last. */
+#define HEAD_INT uint
 #include "layers/mha.h"
 #include "include/gpu_vectors.h"
 #include "conv/nvidia/ptx.h"
@@ -67,8 +69,8 @@
 #define ITEMS (32 * WARPS)
 #define OWN (16 * TILES * WARPS)
 #if SM_90A
-#if WARPS % 4 != 0 || TILES != 1 || (STEP != 64 && STEP != 128)
-#error "wgmma takes 64 rows of four warps, and 64 or 128 columns"
+#if WARPS % 4 != 0 || TILES != 1 || (STEP != 32 && STEP != 64 && STEP != 128)
+#error "wgmma takes 64 rows of four warps, and 32, 64 or 128 columns"
 #endif
 #define PANEL 64 /* a multiple of the numbers of a row */
 #define OWN_ROWS 64
@@ -116,6 +118,13 @@ INLINE float exp_2(float x)
 {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+INLINE float inverse_of(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
@@ -336,8 +345,8 @@ INLINE void join(__global float *amax, uint most)
 
 /* The group's rows or keys, the first one of this warp or warpgroup, and how many of its OWN_ROWS there are. */
 #define BEGIN(all)                                                                                                 \
-    const long blocks = ((all) + OWN - 1) / OWN, group = get_group_id(0), head = group / blocks;                   \
-    const long first = (blocks - 1 - group % blocks) * OWN;                                                        \
+    const uint blocks = (uint)(((all) + OWN - 1) / OWN), group = (uint)get_group_id(0);                            \
+    const long head = group / blocks, first = (long)(blocks - 1 - group % blocks) * OWN;                           \
     const int count = (int)min((all) - first, (long)OWN), me = get_local_id(0), lane = me % 32, warp = me / 32;    \
     const int own_at_row = warp / (OWN_ROWS / 16 / TILES) * OWN_ROWS;                                              \
     const int own_count = min(max(count - own_at_row, 0), OWN_ROWS);                                               \
@@ -350,7 +359,7 @@ INLINE void join(__global float *amax, uint most)
 #if DROPS
 #define DROPOUT                                                         \
     const uint least = (uint)ceil(DROPPED * 16777216);                  \
-    const float kept = DROPPED < 1 ? 1 / (1 - DROPPED) : 0.0f
+    const float kept = DROPPED < 1 ? inverse_of(1 - DROPPED) : 0.0f
 #else
 #define DROPOUT const float kept = 1
 #endif
@@ -490,7 +499,7 @@ KERNEL mha_forward(TENSORS, __global STORAGE(T) *o, long o_offset, SAVED, __glob
     uint most_s = 0, most_o = 0;
     EACH_ROW {
         const int row = ROW(m, h);
-        const float z = 1 / sum_of_row(total[m][h]), to_p = z * of_s;
+        const float z = inverse_of(sum_of_row(total[m][h])), to_p = z * of_s;
         EACH_PAIR(WIDE) out[m][n][2 * h] *= to_p, out[m][n][2 * h + 1] *= to_p;
         if (row < own_count) {
             const float inverse_of_e = z * (1 << RAISED);

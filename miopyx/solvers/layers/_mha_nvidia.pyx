@@ -41,19 +41,21 @@ cdef tile_t _tile(int what, const mx_mha_shape* a, int64_t units, bint hopper):
     if _only[what] is not None:
         t.warps, t.tiles, t.others, t.step, t.keep, t.wgmma = _only[what]
         return t
-    t.warps, t.others, t.wgmma = 4, 64, False
-    if what == FORWARD:
+    t.warps, t.tiles, t.others, t.step, t.keep = 4, 1, 64, 64, False
+    t.wgmma = hopper and rows > 32 and deep <= 128
+    if t.wgmma:
+        if what == FORWARD:
+            t.warps = 8
+        elif what == DKV:
+            t.step = 64 if deep <= 64 else 32
+    elif rows <= 32:
+        t.warps, t.tiles, t.step = 2, 1, 32 if what != FORWARD else 64
+    elif what == FORWARD:
         t.tiles = 2 if deep <= 128 else 1
-        t.step = 64
         t.keep = t.tiles * deep <= 128
-    elif what == DQ:
-        t.tiles = 2 if deep <= 64 else 1
-        t.step = 32
-        t.keep = False
     else:
         t.tiles = 2 if deep <= 64 else 1
         t.step = 32 if deep <= 128 else 16
-        t.keep = False
     if t.tiles == 2 and a.all * ceil_div(rows, t.warps * 32) < units:
         t.tiles = 1
     while t.others > 16 and _local(what, a, &t) > (HOPPER_MEM if hopper else LOCAL_MEM):
@@ -64,7 +66,8 @@ cdef tile_t _tile(int what, const mx_mha_shape* a, int64_t units, bint hopper):
 
 cdef int64_t _local(int what, const mx_mha_shape* a, const tile_t* t) noexcept:
     """Bytes of local memory."""
-    cdef int64_t deep = up(a.depth, 16) * 2 + 16, wide = up(a.width, 16) * 2 + 16, own = 16 * t.tiles * t.warps
+    cdef int64_t panel = 64 if t.wgmma else 16, gap = 0 if t.wgmma else 16, own = 16 * t.tiles * t.warps
+    cdef int64_t deep = up(a.depth, panel) * 2 + gap, wide = up(a.width, panel) * 2 + gap
     return own * (deep + (0 if what == FORWARD else wide)) + 2 * t.others * (deep + wide + 8)
 
 

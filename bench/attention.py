@@ -4,8 +4,8 @@
     python -P bench/attention.py --device cuda:0 --dtype bfloat16    on a GPU, beside PyTorch on CUDA
     python -P bench/attention.py --only "512"                        shapes whose name has that
 
-Prints milliseconds of both, the medians of runs in turns, many calls enqueued before one wait, how many times as fast as
-PyTorch, and billions of operations a second of both: 4 n h s t d forward, 10 n h s t d backward (PyTorch's gradients,
+Prints milliseconds of both, the medians of runs in turns, many calls enqueued before one wait, how many times as fast
+as PyTorch, and billions of operations a second of both: 4 n h s t d forward, 10 n h s t d backward (PyTorch's gradients,
 which include no forward pass), of a causal mask half of them.
 """
 

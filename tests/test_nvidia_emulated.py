@@ -23,7 +23,8 @@ from miopyx.runtime import programs
 HERE = Path(__file__).parent
 # Not test_nvidia_pack, which runs on OpenCL's CPUs as it is.
 FILES = [f"test_nvidia_{name}.py" for name in (
-    "depthwise", "few", "float8", "grouped", "large", "mha", "pairs", "patches", "rnn", "signals", "small", "tf32", "wgmma")]
+    "depthwise", "few", "float8", "grouped", "large", "mha", "pairs", "patches", "rnn", "signals", "small", "tf32",
+    "wgmma")]
 OTHERS = [f"test_{name}.py" for name in (
     "arrays", "batchnorm", "batchnorm_activation", "depthwise", "float8", "functional", "fusion", "implicit_gpu",
     "int8", "lrn", "pooling", "pooling_beyond", "softmax", "solvers", "tensor_ops", "winograd_gpu")]

@@ -4,15 +4,17 @@
  *   mha_dkv               a group has OWN keys and walks the rows; its scores are transposed
  *   mha_delta             of each row delta, and L = (M - ln ZInv) / ln 2, so that p = 2^(s / ln 2 - L)
  *
- *              OTHERS                A warp has TILES times 16 rows of scores, STEP of their columns at a time, as sums of
- *           +-----------+            mma.sync.  These sums, rounded to T, are already the left factor of the second product
- *    warp 0 | s, then p |            (Dao, FlashAttention-2, ICLR 2024), so scores never leave the registers.  The right
- *    warp 1 |           |            factors of both are the tiles of k and v (of q and do) as they lie in memory: two
- *           +-----------+            stages of cp.async in local memory, read by ldmatrix, transposed for the second.
+ *              OTHERS                A warp has TILES times 16 rows of scores, STEP of their columns at a time, as sums
+ *           +-----------+            of mma.sync, or a warpgroup 64 rows of wgmma.  These sums, rounded to T, are already
+ *    warp 0 | s, then p |            the left factor of the second product (Dao, FlashAttention-2, ICLR 2024), so scores
+ *    warp 1 |           |            never leave the registers.  The right factors of both are the tiles of k and v (of
+ *           +-----------+            q and do) as they lie in memory: two stages of cp.async in local memory, read as
+ *                                    they are and transposed.
  *
- * Rows of local memory are an odd number of 16 bytes apart, so that ldmatrix meets each bank once.
- * Rounding: p and ds are rounded to T.  Halves hold p 2^15, so that none above 2^-39 is lost; ds is held as it is, without
- * the scale, which comes at the end: below 2^-14 it is rounded to multiples of 2^-24.
+ * mma.sync: rows of local memory are an odd number of 16 bytes apart, so that ldmatrix meets each bank once.
+ * wgmma: panels of 64 numbers, rows of 128 bytes whose 16-byte pieces are swapped.
+ * Rounding: p and ds are rounded to T.  Halves hold p 2^15, so that none above 2^-39 is lost; ds is held as it is,
+ * without the scale, which comes at the end: below 2^-14 it is rounded to multiples of 2^-24.
  * Grid:         groups of 32 * WARPS work-items, tiles x heads; mha_numbers one work-item, mha_delta eight a row.
  * Local memory: the group's rows, and two stages of the others'.
  * Parameters:   those of layers/mha.h, and below.
@@ -50,7 +52,7 @@
 #ifndef SM_90A /* 1: by wgmma; WARPS is a multiple of 4, TILES 1, STEP 32, 64 or 128 */
 #define SM_90A 0
 #endif
-/* ptxas makes divisions of 64 bits, and exact ones of floats, calls, beside which it lets each wgmma wait for the last. */
+/* ptxas makes calls of divisions of 64 bits, and of exact ones of floats; beside calls each wgmma waits for the last. */
 #define HEAD_INT uint
 #include "layers/mha.h"
 #include "include/gpu_vectors.h"
@@ -196,37 +198,65 @@ INLINE void copy_rows(uint to, rows_t t, long first, int count, const int all, c
 #define HOLD(s, deep) EACH_ROW EACH_PAIR(deep) { MX_WG_HOLD((s)[m][n][2 * h]); MX_WG_HOLD((s)[m][n][2 * h + 1]); }
 #define KEPT(name, at, deep)
 /* s = the rows at `at` times STEP rows at `others`. */
+#define BEGIN_PRODUCTS(s, at, others, deep)                                                                        \
+    UNROLL for (int d_ = 0; d_ < (deep) / 16; d_++) {                                                              \
+        const ulong left_ = mx_wg_matrix((at) + d_ / 4 * OWN * 128 + d_ % 4 * 32, 0);                              \
+        const ulong right_ = mx_wg_matrix((others) + d_ / 4 * OTHERS * 128 + d_ % 4 * 32, 0);                      \
+        if (d_ == 0)                                                                                               \
+            WGMMA_STEP((&(s)[0][0][0]), left_, right_, "0", "0, 0");                                               \
+        else                                                                                                       \
+            WGMMA_STEP((&(s)[0][0][0]), left_, right_, "1", "0, 0");                                               \
+    }
 #define MULTIPLY(s, own, at, others, deep)                                                                         \
     do {                                                                                                           \
         MX_WG_FENCE();                                                                                             \
-        UNROLL for (int d_ = 0; d_ < (deep) / 16; d_++) {                                                          \
-            const ulong left_ = mx_wg_matrix((at) + d_ / 4 * OWN * 128 + d_ % 4 * 32, 0);                          \
-            const ulong right_ = mx_wg_matrix((others) + d_ / 4 * OTHERS * 128 + d_ % 4 * 32, 0);                  \
-            if (d_ == 0)                                                                                           \
-                WGMMA_STEP((&(s)[0][0][0]), left_, right_, "0", "0, 0");                                           \
-            else                                                                                                   \
-                WGMMA_STEP((&(s)[0][0][0]), left_, right_, "1", "0, 0");                                           \
-        }                                                                                                          \
+        BEGIN_PRODUCTS(s, at, others, deep)                                                                        \
         MX_WG_COMMIT();                                                                                            \
         MX_WG_WAIT(0);                                                                                             \
         HOLD(s, STEP);                                                                                             \
     } while (0)
+#define MULTIPLY_TWO(s, own, at, others, deep, t, own_t, t_at, t_others, wide)                                     \
+    do {                                                                                                           \
+        MX_WG_FENCE();                                                                                             \
+        BEGIN_PRODUCTS(s, at, others, deep)                                                                        \
+        BEGIN_PRODUCTS(t, t_at, t_others, wide)                                                                    \
+        MX_WG_COMMIT();                                                                                            \
+        MX_WG_WAIT(0);                                                                                             \
+        HOLD(s, STEP);                                                                                             \
+        HOLD(t, STEP);                                                                                             \
+    } while (0)
 /* out += s, rounded, times STEP rows at `others`, of `deep` numbers. */
+#define ROUND_ALL(left, s)                                                                                         \
+    uint left[STEP / 16][4];                                                                                       \
+    UNROLL for (int k_ = 0; k_ < STEP / 16; k_++)                                                                  \
+        UNROLL for (int i_ = 0; i_ < 4; i_++)                                                                      \
+            MX_ROUND_PAIR((left)[k_][i_], (s)[0][2 * k_ + i_ / 2][i_ % 2 * 2],                                     \
+                          (s)[0][2 * k_ + i_ / 2][i_ % 2 * 2 + 1])
+#define BEGIN_SUMS(out, left, others, deep)                                                                        \
+    UNROLL for (int k_ = 0; k_ < STEP / 16; k_++)                                                                  \
+        UNROLL for (int n_ = 0; n_ < (deep) / 64; n_++)                                                            \
+            MX_WGMMA_REGISTERS_64((&(out)[0][8 * n_][0]), (left)[k_],                                              \
+                                  mx_wg_matrix((others) + (n_ * OTHERS + k_ * 16) * 128, 0), "1");
 #define ADD_PRODUCTS(out, s, others, deep)                                                                         \
     do {                                                                                                           \
-        uint left_[STEP / 16][4];                                                                                  \
-        UNROLL for (int k_ = 0; k_ < STEP / 16; k_++)                                                              \
-            UNROLL for (int i_ = 0; i_ < 4; i_++)                                                                  \
-                MX_ROUND_PAIR(left_[k_][i_], (s)[0][2 * k_ + i_ / 2][i_ % 2 * 2],                                  \
-                              (s)[0][2 * k_ + i_ / 2][i_ % 2 * 2 + 1]);                                            \
+        ROUND_ALL(left_, s);                                                                                       \
         MX_WG_FENCE();                                                                                             \
-        UNROLL for (int k_ = 0; k_ < STEP / 16; k_++)                                                              \
-            UNROLL for (int n_ = 0; n_ < (deep) / 64; n_++)                                                        \
-                MX_WGMMA_REGISTERS_64((&(out)[0][8 * n_][0]), left_[k_],                                           \
-                                      mx_wg_matrix((others) + (n_ * OTHERS + k_ * 16) * 128, 0), "1");             \
+        BEGIN_SUMS(out, left_, others, deep)                                                                       \
         MX_WG_COMMIT();                                                                                            \
         MX_WG_WAIT(0);                                                                                             \
         HOLD(out, deep);                                                                                           \
+    } while (0)
+#define ADD_TWO(out, s, others, deep, out_t, t, t_others, wide)                                                    \
+    do {                                                                                                           \
+        ROUND_ALL(left_, s);                                                                                       \
+        ROUND_ALL(left_t_, t);                                                                                     \
+        MX_WG_FENCE();                                                                                             \
+        BEGIN_SUMS(out, left_, others, deep)                                                                       \
+        BEGIN_SUMS(out_t, left_t_, t_others, wide)                                                                 \
+        MX_WG_COMMIT();                                                                                            \
+        MX_WG_WAIT(0);                                                                                             \
+        HOLD(out, deep);                                                                                           \
+        HOLD(out_t, wide);                                                                                         \
     } while (0)
 #define PUBLISH() MX_WG_PUBLISH()
 #else
@@ -261,7 +291,8 @@ INLINE void copy_rows(uint to, rows_t t, long first, int count, const int all, c
             LEFT(left_[m_], own, at, m_, d_, deep);                                                                \
         UNROLL for (int n_ = 0; n_ < STEP / 16; n_++) {                                                            \
             uint right_[4];                                                                                        \
-            MX_LDMATRIX(right_[0], right_[1], right_[2], right_[3], (others) + (n_ * 16 * LINE(deep) + d_ * 2) * 16); \
+            MX_LDMATRIX(right_[0], right_[1], right_[2], right_[3],                                                \
+                        (others) + (n_ * 16 * LINE(deep) + d_ * 2) * 16);                                          \
             UNROLL for (int m_ = 0; m_ < TILES; m_++)                                                              \
                 UNROLL for (int i_ = 0; i_ < 2; i_++) {                                                            \
                     if (d_ == 0)                                                                                   \
@@ -291,6 +322,16 @@ INLINE void copy_rows(uint to, rows_t t, long first, int count, const int all, c
             }                                                                                                      \
         }                                                                                                          \
     }
+#define MULTIPLY_TWO(s, own, at, others, deep, t, own_t, t_at, t_others, wide)                                     \
+    do {                                                                                                           \
+        MULTIPLY(s, own, at, others, deep)                                                                         \
+        MULTIPLY(t, own_t, t_at, t_others, wide)                                                                   \
+    } while (0)
+#define ADD_TWO(out, s, others, deep, out_t, t, t_others, wide)                                                    \
+    do {                                                                                                           \
+        ADD_PRODUCTS(out, s, others, deep)                                                                         \
+        ADD_PRODUCTS(out_t, t, t_others, wide)                                                                     \
+    } while (0)
 #endif
 
 /* Each sum of a warp: of ROW those of columns n * 8 + lane % 4 * 2 and behind it. */
@@ -599,8 +640,8 @@ KERNEL mha_dq(TENSORS, SAVED, __global const STORAGE(T) *d_o, long d_o_offset, _
             const long j0 = tile + sub;
             const uint tile_at = mx_shared(one_tile[stage]);
             float s[TILES][STEP / 8][4], t[TILES][STEP / 8][4];
-            MULTIPLY(s, own, own_at, RIGHT_AT(tile_at, sub, DEEP), DEEP);
-            MULTIPLY(t, own_do, do_at, RIGHT_AT(mx_shared(two_tile[stage]), sub, WIDE), WIDE);
+            MULTIPLY_TWO(s, own, own_at, RIGHT_AT(tile_at, sub, DEEP), DEEP,
+                         t, own_do, do_at, RIGHT_AT(mx_shared(two_tile[stage]), sub, WIDE), WIDE);
 #if DROPS
             UNROLL for (int m = 0; m < TILES; m++) EACH_PAIR(STEP) {
                 const uint4 words = mask_of_rows(table, a, head, own_first + ROW(m, 0), j0 + n * 8, lane);
@@ -611,7 +652,8 @@ KERNEL mha_dq(TENSORS, SAVED, __global const STORAGE(T) *d_o, long d_o_offset, _
             const bool edge = j0 + STEP > all || (causal && j0 + STEP - 1 > own_first);
             EACH_ROW {
                 const int row = ROW(m, h);
-                const int behind = (int)min((causal ? min(all, own_first + row + 1) : all) - j0, (long)STEP) - lane % 4 * 2;
+                const long last = causal ? min(all, own_first + row + 1) : all;
+                const int behind = (int)min(last - j0, (long)STEP) - lane % 4 * 2;
                 EACH_PAIR(STEP) UNROLL for (int i = 0; i < 2; i++) {
 #if BIASED
                     const long key = j0 + n * 8 + lane % 4 * 2 + i;
@@ -685,8 +727,8 @@ KERNEL mha_dkv(TENSORS, SAVED, __global const STORAGE(T) *d_o, long d_o_offset, 
                 continue;
             const uint q_at = mx_shared(one_tile[stage]), do_at = mx_shared(two_tile[stage]);
             float s[TILES][STEP / 8][4], t[TILES][STEP / 8][4];
-            MULTIPLY(s, own_k, k_at, RIGHT_AT(q_at, sub, DEEP), DEEP);
-            MULTIPLY(t, own_v, v_at, RIGHT_AT(do_at, sub, WIDE), WIDE);
+            MULTIPLY_TWO(s, own_k, k_at, RIGHT_AT(q_at, sub, DEEP), DEEP,
+                         t, own_v, v_at, RIGHT_AT(do_at, sub, WIDE), WIDE);
             /* A column's row has keys before `behind`, of the warp's. */
             const bool edge = causal && i0 < own_first + OWN_ROWS - 1;
             const int behind = edge ? (int)(i0 - own_first) + lane % 4 * 2 + 1 : 0;
@@ -717,8 +759,7 @@ KERNEL mha_dkv(TENSORS, SAVED, __global const STORAGE(T) *d_o, long d_o_offset, 
                     }
                 }
             }
-            ADD_PRODUCTS(out_v, s, TURNED_AT(do_at, sub, WIDE), WIDE);
-            ADD_PRODUCTS(out_k, t, TURNED_AT(q_at, sub, DEEP), DEEP);
+            ADD_TWO(out_v, s, TURNED_AT(do_at, sub, WIDE), WIDE, out_k, t, TURNED_AT(q_at, sub, DEEP), DEEP);
         }
     }
     uint most_dk = 0, most_dv = 0;

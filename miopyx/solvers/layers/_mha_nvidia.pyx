@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 
 from miopyx._core cimport Arg, Device, Problem, Solution, struct_arg
-from miopyx.problem._mha cimport MHA_DO, MHA_O, MHA_Q, MHA_V, MhaProblem
+from miopyx.problem._mha cimport MHA_DO, MHA_K, MHA_O, MHA_Q, MHA_V, MhaProblem
 from miopyx.solvers.conv.nvidia._common cimport has_wgmma, tensor_cores
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_BFLOAT16, MX_HALF
@@ -12,6 +12,7 @@ from ._mha cimport MhaSteps, mx_mha_shape
 
 cdef enum:
     LONGEST = 256          # d of a head: the sums of its row are in registers
+    MOST_GROUPS = 0x7fffffff
     MULTIPLE = 64          # rows of L and delta, as layers/mha_nvidia.cl has it
     LOCAL_MEM = 98 << 10   # of compute capability 8.6 and up
     HOPPER_MEM = 226 << 10
@@ -29,7 +30,10 @@ cdef tuple _only = (None, None, None)
 
 
 def only_tiles(forward=None, dq=None, dkv=None):
-    """Take these tiles alone, of warps, tiles, others, step, whether rows are kept and whether by wgmma; for tests.  None: the best."""
+    """Take these tiles alone, for tests: warps, tiles, others, step, whether rows are kept and whether by wgmma.
+
+    None: the best.
+    """
     global _only
     _only = (forward, dq, dkv)
 
@@ -43,23 +47,32 @@ cdef tile_t _tile(int what, const mx_mha_shape* a, int64_t units, bint hopper):
         return t
     t.warps, t.tiles, t.others, t.step, t.keep = 4, 1, 64, 64, False
     t.wgmma = hopper and rows > 32 and deep <= 128
-    if t.wgmma:
-        if what == FORWARD:
+    if t.wgmma:  # as measured on an H200
+        if what == FORWARD and deep <= 64:
+            if a.keys >= 2048:
+                t.others = t.step = 128
+        elif what == FORWARD:
+            if a.all * ceil_div(rows, 192) >= units:
+                t.warps, t.others, t.step = 12, 128, 128
+        elif what == DKV and a.all * ceil_div(rows, 128) >= units:
             t.warps = 8
-        elif what == DKV:
-            t.step = 64 if deep <= 64 else 32
     elif rows <= 32:
-        t.warps, t.tiles, t.step = 2, 1, 32 if what != FORWARD else 64
+        t.warps, t.step = 2, 64 if what == FORWARD else 32
     elif what == FORWARD:
         t.tiles = 2 if deep <= 128 else 1
         t.keep = t.tiles * deep <= 128
+        if deep > 64:
+            t.others = t.step = 32
     else:
-        t.tiles = 2 if deep <= 64 else 1
-        t.step = 32 if deep <= 128 else 16
+        t.tiles = 2 if what == DKV and deep <= 64 else 1
+        t.step, t.keep = 32 if deep <= 128 else 16, what == DQ and deep <= 64
     if t.tiles == 2 and a.all * ceil_div(rows, t.warps * 32) < units:
         t.tiles = 1
-    while t.others > 16 and _local(what, a, &t) > (HOPPER_MEM if hopper else LOCAL_MEM):
-        t.others //= 2
+    while _local(what, a, &t) > (HOPPER_MEM if hopper else LOCAL_MEM) and (t.others > 16 or t.warps > 1):
+        if t.others > 16:
+            t.others //= 2
+        else:
+            t.warps //= 2
     t.step = min(t.step, t.others)
     return t
 
@@ -85,6 +98,9 @@ cdef class NvMha(OpenCLLayer):
             return "data type"
         if max(mha.c.t[<int> MHA_Q].len[4], mha.c.t[<int> MHA_V].len[4]) > LONGEST:
             return "heads are too long"
+        if (mha.c.t[<int> MHA_Q].len[0] * mha.c.t[<int> MHA_Q].len[1]
+                > MOST_GROUPS // ceil_div(max(mha.c.t[<int> MHA_Q].len[3], mha.c.t[<int> MHA_K].len[3]), 16)):
+            return "too many rows for a launch"
         return OpenCLLayer.why_not(self, dev, problem)
 
     cpdef int64_t workspace_size(self, Device dev, Problem problem) except -1:

@@ -5,8 +5,8 @@
     python -P bench/attention.py --only "512"                        shapes whose name has that
 
 Prints milliseconds of both, the medians of runs in turns, many calls enqueued before one wait, how many times as fast
-as PyTorch, and billions of operations a second of both: 4 n h s t d forward, 10 n h s t d backward (PyTorch's gradients,
-which include no forward pass), of a causal mask half of them.
+as PyTorch, and billions of operations a second of both: 4 n h s t d forward, 10 n h s t d backward (PyTorch's
+gradients, which include no forward pass), of a causal mask half of them.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
  *   mha_delta             of each row delta, and L = (M - ln ZInv) / ln 2, so that p = 2^(s / ln 2 - L)
  *
  *              OTHERS                A warp has TILES times 16 rows of scores, STEP of their columns at a time, as sums
- *           +-----------+            of mma.sync, or a warpgroup 64 rows of wgmma.  These sums, rounded to T, are already
- *    warp 0 | s, then p |            the left factor of the second product (Dao, FlashAttention-2, ICLR 2024), so scores
+ *           +-----------+            of mma.sync, or a warpgroup 64 rows of wgmma.  These sums, rounded to T, are the
+ *    warp 0 | s, then p |            left factor of the second product (Dao, FlashAttention-2, ICLR 2024), so scores
  *    warp 1 |           |            never leave the registers.  The right factors of both are the tiles of k and v (of
  *           +-----------+            q and do) as they lie in memory: two stages of cp.async in local memory, read as
  *                                    they are and transposed.
@@ -52,7 +52,7 @@
 #ifndef SM_90A /* 1: by wgmma; WARPS is a multiple of 4, TILES 1, STEP 32, 64 or 128 */
 #define SM_90A 0
 #endif
-/* ptxas makes calls of divisions of 64 bits, and of exact ones of floats; beside calls each wgmma waits for the last. */
+/* ptxas makes calls of divisions of 64 bits, and of exact ones of floats; beside calls wgmma are in turn. */
 #define HEAD_INT uint
 #include "layers/mha.h"
 #include "include/gpu_vectors.h"
@@ -189,7 +189,7 @@ INLINE void copy_rows(uint to, rows_t t, long first, int count, const int all, c
 }
 
 #if SM_90A
-/* Of a warpgroup: its 64 rows, and rows from `sub` on as right factors of both products.  Rows of 128 bytes, 64 numbers,
+/* Of a warpgroup: its 64 rows, and rows from `sub` on as right factors of both.  Rows of 128 bytes, 64 numbers,
  * are panels: `others` has OTHERS of them, the group's own have OWN. */
 #define OWN_AT(at, deep) ((at) + warp / 4 * 64 * 128)
 #define RIGHT_AT(at, sub, deep) ((at) + (sub) * 128)

@@ -78,7 +78,7 @@ cdef class OpenCLMha(OpenCLLayer):
 
 
 cdef class MhaSteps:
-    """What the launches of a problem have in common: definitions, arguments, and the one that takes numbers together."""
+    """What the launches of a problem have in common: definitions, arguments, the one that takes numbers together."""
 
     def __init__(self, MhaProblem problem):
         cdef const mx_mha_problem* p = &problem.c

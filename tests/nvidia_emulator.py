@@ -221,6 +221,8 @@ _INSTRUCTIONS: list[tuple[str, Callable[[re.Match, list[str]], str]]] = [
          f"{_as('U16', name)}{' << 16' * i}" for i, name in enumerate(_each(o[1]))) + ";"),
     (r"mov\.[bu](16|32)", lambda m, o: f"{_as('U' + m[1], o[0])} = {_as('U' + m[1], o[1])};"),
     (r"and\.b32", lambda m, o: f"{_u32(o[0])} = {_u32(o[1])} & {_u32(o[2])};"),
+    (r"ex2\.approx\.ftz\.f32", lambda m, o: f"{_f32(o[0])} = nv_exp_2({_f32(o[1])});"),
+    (r"rcp\.approx\.ftz\.f32", lambda m, o: f"{_f32(o[0])} = 1 / {_f32(o[1])};"),
     (r"add\.s64", lambda m, o: f"{_u64(o[0])} = {_u64(o[1])} + {_u64(o[2])};"),
     (r"add\.f32", lambda m, o: f"{_f32(o[0])} = {_f32(o[1])} + {_f32(o[2])};"),
     (r"setp\.num\.f32", lambda m, o: f"{o[0]} = {_f32(o[1])} == {_f32(o[1])} && {_f32(o[2])} == {_f32(o[2])};"),

@@ -15,6 +15,7 @@ from miopyx.errors import BadParmError, MIOpenNotImplementedError
 
 DTYPE.setdefault("int64", np.dtype("i8"))
 TYPES = ("float32", "float16", "bfloat16", "float64")
+NV_MHA = 1297  # its scores are rounded to the type between the products
 FORWARD, BACKWARD = miopyx.miopenProblemDirectionForward, miopyx.miopenProblemDirectionBackward
 SCALES = {FORWARD: ("DescaleQ", "DescaleK", "DescaleV", "DescaleS", "ScaleS", "ScaleO"),
           BACKWARD: ("DescaleQ", "DescaleK", "DescaleV", "DescaleS", "ScaleS", "DescaleO", "DescaleDO", "DescaleDS",
@@ -90,6 +91,7 @@ class Attention:
         for name in names:
             miopyx.miopenSetProblemTensorDescriptor(problem, f"miopenTensorMha{name}", self.t[name].desc)
         solution, = miopyx.miopenFindSolutions(self.handle, problem, None, 4)
+        self.solver = miopyx.miopenGetSolutionSolverId(solution)
         if self.loaded:
             data = miopyx.miopenSaveSolution(solution)
             solution = miopyx.miopenLoadSolution(data, len(data))
@@ -136,10 +138,16 @@ class Attention:
         """The roundings of a product of two sums, of a unit in the last place of the type."""
         return ROUNDOFF["float64" if self.dtype == "float64" or self.handle.device.is_host else "float32"]
 
-    def near(self, name, want, terms, roundings):
+    def lost(self, terms, least, factors):
+        """What a sum is off by whose scores were rounded to the type: relatively, halves by `least` at least."""
+        if self.solver != NV_MHA:
+            return 0
+        return ROUNDOFF[self.dtype] * terms + (least * factors if self.dtype == "float16" else 0)
+
+    def near(self, name, want, terms, roundings, lost=0):
         """Every element is within the roundings of its terms, and one of its type; none is NaN."""
         got = self.t[name].values()
-        bound = (roundings * self.unit()) * terms + ROUNDOFF[self.t[name].desc.dtype] * np.abs(want) * 1.01
+        bound = (roundings * self.unit()) * terms + ROUNDOFF[self.t[name].desc.dtype] * np.abs(want) * 1.01 + lost
         bound = bound + {"float16": 2.0**-24, "float32": 2.0**-140, "bfloat16": 2.0**-133}.get(self.dtype, 0)
         assert np.isfinite(got).all(), name
         worst = (np.abs(got - want) / np.maximum(bound, 1e-300)).max()
@@ -158,13 +166,14 @@ class Attention:
         o = (p * mask) @ v * to_o
         terms = (p * mask) @ np.abs(v) * abs(to_o)
         out = self.number("ScaleO")
-        self.near("O", o * out, terms * out, rounds)
+        lost = self.lost(terms, 2.0**-40, inverse * np.abs(v).sum(2, keepdims=True) * np.max(mask) * abs(to_o))
+        self.near("O", o * out, terms * out, rounds, lost * out)
         if self.saved:
             self.near("M", top, size.max(3, keepdims=True), self.depth + 8)
             self.near("ZInv", inverse, inverse, rounds)
         if self.amax:
             self.near("AmaxS", inverse.max(), inverse.max(), rounds.max())
-            self.near("AmaxO", np.abs(o).max(), terms.max(), rounds.max() + 4)
+            self.near("AmaxO", np.abs(o).max(), terms.max(), rounds.max() + 4, np.max(lost))
         return top, inverse
 
     def backward(self):
@@ -208,17 +217,23 @@ class Attention:
         rounds = (self.depth + 6) * size.max() + self.depth + self.width + 3 * min(
             max(self.keys, self.rows), 128 + max(self.keys, self.rows) / 16) + 40
         to_s = number("ScaleDS") * number("DescaleDS")
-        results = {"DS": (ds, ds_size, 1.0),
-                   "DQ": (ds @ k, ds_size @ np.abs(k), number("DescaleK") * to_s),
-                   "DK": (ds.swapaxes(2, 3) @ q, ds_size.swapaxes(2, 3) @ np.abs(q), number("DescaleQ") * to_s),
+        sum_of = {name: np.abs(values).sum(2, keepdims=True) for name, values in (("Q", q), ("K", k), ("DO", dy))}
+        least = 2.0**-25 * abs(self.scale)
+        # The last two: what a score is off by at least, rounded to a half, and what it is multiplied by.
+        results = {"DS": (ds, ds_size, 1.0, 0.0, 0.0),
+                   "DQ": (ds @ k, ds_size @ np.abs(k), number("DescaleK") * to_s, least, sum_of["K"]),
+                   "DK": (ds.swapaxes(2, 3) @ q, ds_size.swapaxes(2, 3) @ np.abs(q), number("DescaleQ") * to_s, least,
+                          sum_of["Q"]),
                    "DV": ((p * mask).swapaxes(2, 3) @ dy, (p * mask).swapaxes(2, 3) @ np.abs(dy),
-                          number("ScaleS") * number("DescaleS") * number("DescaleDO"))}
-        for name, (value, terms, factor) in results.items():
+                          number("ScaleS") * number("DescaleS") * number("DescaleDO"), 2.0**-40,
+                          sum_of["DO"] * np.max(mask))}
+        for name, (value, terms, factor, least, factors) in results.items():
+            lost = 0 if name == "DS" else self.lost(terms, least, factors) * factor
             if name != "DS":
                 out = factor * number(f"Scale{name}")
-                self.near(name, value * out, terms * out, rounds)
+                self.near(name, value * out, terms * out, rounds, lost * number(f"Scale{name}"))
             if self.amax:
-                self.near(f"Amax{name}", np.abs(value * factor).max(), (terms * factor).max(), rounds)
+                self.near(f"Amax{name}", np.abs(value * factor).max(), (terms * factor).max(), rounds, np.max(lost))
 
 
 def random_shape(rng, most=90):

@@ -23,7 +23,8 @@ from miopyx.runtime import programs
 HERE = Path(__file__).parent
 # Not test_nvidia_pack, which runs on OpenCL's CPUs as it is.
 FILES = [f"test_nvidia_{name}.py" for name in (
-    "depthwise", "few", "float8", "grouped", "large", "pairs", "patches", "rnn", "signals", "small", "tf32", "wgmma")]
+    "depthwise", "few", "float8", "grouped", "large", "mha", "pairs", "patches", "rnn", "signals", "small", "tf32",
+    "wgmma")]
 OTHERS = [f"test_{name}.py" for name in (
     "arrays", "batchnorm", "batchnorm_activation", "depthwise", "float8", "functional", "fusion", "implicit_gpu",
     "int8", "lrn", "pooling", "pooling_beyond", "softmax", "solvers", "tensor_ops", "winograd_gpu")]
@@ -114,6 +115,8 @@ KERNELS = {  # what a kernel does, and what is said of it; an empty text: it is 
     "if (item & 1) asm volatile(\"shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;\" : \"=r\"(word) : \"r\"(word),"
     "\"r\"(1)); else asm volatile(\"bar.warp.sync 0xffffffff;\" ::: \"memory\"); y[item] = x[127 - item];":
         "while others of its warp are at",
+    "float power, part; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(power) : \"f\"(3.0f));"
+    "asm(\"rcp.approx.ftz.f32 %0, %1;\" : \"=f\"(part) : \"f\"(power)); y[item] = x[127 - item] * (8 * part);": "",
     "asm volatile(\"shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;\" : \"=r\"(word) : \"r\"(word), \"r\"(31));"
     "y[item] = x[96 - item / 32 * 32 + word % 32];": "",
 }

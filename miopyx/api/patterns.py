@@ -423,7 +423,7 @@ def _fused(ops: list[BackendDescriptor], handle: Handle) -> list[Engine] | None:
     (x, w), (here,) = _tensors(conv)
     if conv.value("OPERATION_CONVOLUTION_FORWARD_BETA") != 0:
         return None
-# Where y has one pixel an addend may be either.
+    # Where y has one pixel an addend may be either.
     parts = _epilogue(order, here, "z") or _epilogue(order, here, "bias")
     if parts is None:
         return None

@@ -293,6 +293,7 @@ static uint32_t tf32_from(float value) /* halves away from zero */
     const uint32_t bits = bits_of(value);
     return value != value ? 0x7fffffff : (bits & 0x7fffffff) == 0x7f800000 ? bits : (bits + 0x1000) & 0xffffe000u;
 }
+static float nv_exp_2(float x) { return x < -126 ? 0 : __builtin_exp2f(x); } /* none without a leading one */
 #define F32(c) (*(float *)&(c))
 #define U32(c) (*(uint32_t *)&(c))
 #define U16(c) (*(uint16_t *)&(c))

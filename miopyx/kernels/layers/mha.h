@@ -81,9 +81,13 @@
 /* Of a row's first key: which counters its mask has. */
 #define COUNTER(head, row) (((head) * (a.rows) + (row)) * a.groups_of_four)
 
+#ifndef HEAD_INT /* heads are counted in */
+#define HEAD_INT long
+#endif
 static inline long head_offset(const mx_mha_strides t, long head, long heads)
 {
-    return head / heads * t.n + head % heads * t.h;
+    const HEAD_INT sample = (HEAD_INT)head / (HEAD_INT)heads, of_sample = (HEAD_INT)head % (HEAD_INT)heads;
+    return sample * t.n + of_sample * t.h;
 }
 
 /* Non-negative floats are in the order of their bits, and NaN is above all. */

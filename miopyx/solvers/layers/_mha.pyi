@@ -1,4 +1,9 @@
+from miopyx.problem._mha import MhaProblem
+
 from ._common import HostLayer, OpenCLLayer
 
 class HostMha(HostLayer): ...
 class OpenCLMha(OpenCLLayer): ...
+
+class MhaSteps:
+    def __init__(self, problem: MhaProblem) -> None: ...

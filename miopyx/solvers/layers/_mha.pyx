@@ -14,14 +14,6 @@ from miopyx.problem._mha cimport (
 from miopyx.values._types cimport MX_DOUBLE, MX_MHA_FORWARD, mx_mha_problem, mx_tensor
 from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div
 
-cdef extern from "layers/mha_args.h":
-    ctypedef struct mx_mha_strides:
-        int64_t n, h, s, d
-
-    ctypedef struct mx_mha_shape:
-        int64_t heads, all, rows, keys, depth, width, groups_of_four, has
-        mx_mha_strides q, k, v, bias, o, m, z_inv, d_o, dq, dk, dv
-
 cdef enum:
     TABLE = 128            # bytes of the workspace before the deltas
     DELTAS = 64            # alignment of what follows
@@ -57,91 +49,114 @@ cdef class OpenCLMha(OpenCLLayer):
         return self.solution(dev, problem).workspace
 
     cpdef Solution solution(self, Device dev, Problem problem, tuple config=None):
-        cdef const mx_mha_problem* p = &(<MhaProblem> problem).c
-        cdef mx_mha_shape a
-        cdef bint wide = p.t[<int> MHA_Q].type == MX_DOUBLE, forward = p.what == MX_MHA_FORWARD
-        cdef int64_t size = type_size(<int> p.t[<int> MHA_Q].type), real = 8 if wide else 4, workspace = 0
-        cdef int64_t lanes, tile = 0, columns = 0, slices = 1, groups
-        cdef int first_amax = MHA_AMAX_S if forward else MHA_AMAX_DQ
-        cdef int last_amax = MHA_AMAX_O if forward else MHA_AMAX_DS
-        cdef int64_t given = p.has >> MHA_DESCALE_Q
-        cdef int64_t most = p.has >> first_amax & ((1 << (last_amax - first_amax + 1)) - 1)
-        cdef bint numbers
-        cdef list steps = []
-        if forward:
-            given &= (1 << (MHA_SCALE_O - MHA_DESCALE_Q + 1)) - 1
-        else:
-            given &= (1 << (MHA_SCALE_DV - MHA_DESCALE_Q + 1)) - 1
-        numbers = given != 0
-        _fill(p, &a)
-        cdef dict defines = {
-            "T": TOKENS[p.t[<int> MHA_Q].type], "REAL": "double" if wide else "float",
-            "ACC": "double" if wide else "float", "SCALAR": "double" if wide else "float", "NUMBERS": int(numbers),
-            "DROPS": int(mha_has(p, MHA_PROBABILITY)), "BIASED": int(mha_has(p, MHA_BIAS)), "AMAX": int(most != 0),
-            "AMAX_AT": first_amax, "DEPTH": a.depth, "WIDTH": a.width,
-        }
-        if numbers or most:
-            workspace = TABLE
-        # What is not given stands for something else, and is not touched.
-        rest = Arg.slot_of(MHA_Q, size)
-        table = Arg.slot_of(SLOT_WORKSPACE, 1) if workspace or not forward else rest
-        bias = Arg.slot_of(MHA_BIAS, real) if mha_has(p, MHA_BIAS) else rest
+        cdef MhaSteps o = MhaSteps(problem)
+        cdef const mx_mha_problem* p = o.p
+        cdef const mx_mha_shape* a = &o.a
+        cdef int64_t lanes, tile = 0, columns = 0, slices, groups
         if dev.is_cpu:
-            file = "layers/mha_cpu.cl"
-            lanes = _cpu_lanes(dev, &a, forward, real, defines)
+            o.file = "layers/mha_cpu.cl"
+            lanes = _cpu_lanes(dev, a, o.forward, o.real, o.defines)
         else:
-            file = "layers/mha_gpu.cl"
+            o.file = "layers/mha_gpu.cl"
             _gpu_local(p, &tile, &columns)
             lanes = tile
-            defines.update(TILE=tile, COLUMNS=columns)
-        if workspace:
-            steps.append(_numbers(p, file, defines, table, rest, given | most << NUMBERS))
-        tensors = [Arg.slot_of(MHA_Q, size), Arg.slot_of(MHA_K, size), Arg.slot_of(MHA_V, size), bias]
-        saved = [Arg.slot_of(slot, real) if mha_has(p, slot) else rest for slot in (MHA_M, MHA_Z_INV)]
-        amax = [Arg.slot_of(slot, 4) if mha_has(p, slot) else rest for slot in range(first_amax, last_amax + 1)]
-        last = [table, struct_arg(&a, sizeof(a)), Arg.scalar_of(MHA_SCALE, wide), Arg.scalar_of(MHA_MASK, wide)]
-        if forward:
-            steps.append(_step(dev, file, "mha_forward", defines, [
-                *tensors, Arg.slot_of(MHA_O, size), *saved, *amax, *last], a.all * ceil_div(a.rows, lanes),
-                _slices(a.width, columns)))
-            return Solution(steps, workspace)
-        delta = Arg.slot_of(SLOT_WORKSPACE, real, TABLE)
-        workspace = TABLE + ceil_div(a.all * a.rows * real, DELTAS) * DELTAS
+            o.defines.update(TILE=tile, COLUMNS=columns)
+        o.begin()
+        if o.forward:
+            o.steps.append(_step(dev, o, "mha_forward", o.forward_args(), a.all * ceil_div(a.rows, lanes),
+                                 _slices(a.width, columns)))
+            return Solution(o.steps, o.workspace)
+        delta = o.space(a.all * a.rows * o.real, o.real)
         groups = min(a.all * a.rows, 4 * dev.compute_units) if dev.is_cpu else ceil_div(a.all * a.rows, 64)
-        steps.append(Step(KernelSpec(file, "mha_delta", **defines), (
-            Arg.slot_of(MHA_O, size), Arg.slot_of(MHA_DO, size), delta, table, struct_arg(&a, sizeof(a))),
-            (groups * (1 if dev.is_cpu else 64),), (1 if dev.is_cpu else 64,)))
-        tensors += [*saved, Arg.slot_of(MHA_DO, size), delta]
-        steps.append(_step(dev, file, "mha_dq", defines, [
-            *tensors, Arg.slot_of(MHA_DQ, size), amax[0], amax[3], *last],
-            a.all * ceil_div(a.rows, lanes), _slices(a.depth, columns)))
+        o.add("mha_delta", (Arg.slot_of(MHA_O, o.size), Arg.slot_of(MHA_DO, o.size), delta, o.table,
+                            struct_arg(a, sizeof(mx_mha_shape))), groups, 1 if dev.is_cpu else 64)
+        o.steps.append(_step(dev, o, "mha_dq", o.dq_args(delta), a.all * ceil_div(a.rows, lanes),
+                             _slices(a.depth, columns)))
         slices = max(_slices(a.depth, columns), _slices(a.width, columns))
-        steps.append(_step(dev, file, "mha_dkv", defines, [
-            *tensors, Arg.slot_of(MHA_DK, size), Arg.slot_of(MHA_DV, size), amax[1], amax[2], *last],
-            a.all * ceil_div(a.keys, lanes), slices))
-        return Solution(steps, workspace)
+        o.steps.append(_step(dev, o, "mha_dkv", o.dkv_args(delta), a.all * ceil_div(a.keys, lanes), slices))
+        return Solution(o.steps, o.workspace)
+
+
+cdef class MhaSteps:
+    """What the launches of a problem have in common: definitions, arguments, the one that takes numbers together."""
+
+    def __init__(self, MhaProblem problem):
+        cdef const mx_mha_problem* p = &problem.c
+        cdef bint wide = p.t[<int> MHA_Q].type == MX_DOUBLE
+        cdef int first, last
+        cdef int64_t size, real = 8 if wide else 4
+        self.p, self.problem, self.forward = p, problem, p.what == MX_MHA_FORWARD
+        self.size = size = type_size(<int> p.t[<int> MHA_Q].type)
+        self.real = real
+        first = MHA_AMAX_S if self.forward else MHA_AMAX_DQ
+        last = MHA_AMAX_O if self.forward else MHA_AMAX_DS
+        self.given = p.has >> MHA_DESCALE_Q & (
+            (1 << ((MHA_SCALE_O if self.forward else MHA_SCALE_DV) - MHA_DESCALE_Q + 1)) - 1)
+        self.most = p.has >> first & ((1 << (last - first + 1)) - 1)
+        _fill(p, &self.a)
+        self.defines = {
+            "T": TOKENS[p.t[<int> MHA_Q].type], "REAL": "double" if wide else "float",
+            "ACC": "double" if wide else "float", "SCALAR": "double" if wide else "float",
+            "NUMBERS": int(self.given != 0), "DROPS": int(mha_has(p, MHA_PROBABILITY)),
+            "BIASED": int(mha_has(p, MHA_BIAS)), "AMAX": int(self.most != 0), "AMAX_AT": first, "DEPTH": self.a.depth,
+            "WIDTH": self.a.width,
+        }
+        self.steps = []
+        self.workspace = TABLE if self.given or self.most or not self.forward else 0
+        # What is not given stands for something else, and is not touched.
+        self.rest = Arg.slot_of(MHA_Q, size)
+        self.table = Arg.slot_of(SLOT_WORKSPACE, 1) if self.workspace else self.rest
+        self.tensors = [Arg.slot_of(MHA_Q, size), Arg.slot_of(MHA_K, size), Arg.slot_of(MHA_V, size),
+                        Arg.slot_of(MHA_BIAS, real) if mha_has(p, MHA_BIAS) else self.rest]
+        self.saved = [Arg.slot_of(slot, real) if mha_has(p, slot) else self.rest for slot in (MHA_M, MHA_Z_INV)]
+        self.amax = [Arg.slot_of(slot, 4) if mha_has(p, slot) else self.rest for slot in range(first, last + 1)]
+        self.last = [self.table, struct_arg(&self.a, sizeof(mx_mha_shape)), Arg.scalar_of(MHA_SCALE, wide),
+                     Arg.scalar_of(MHA_MASK, wide)]
+
+    cdef int begin(self) except -1:
+        """The launch before the others, where numbers are in memory or the largest are wanted."""
+        cdef int64_t given = self.given | self.most << NUMBERS
+        cdef list args = []
+        cdef int i, slot
+        if given == 0:
+            return 0
+        for i in range(NUMBERS + 4):
+            slot = MHA_DESCALE_Q + i if i < NUMBERS else (MHA_AMAX_S if self.forward else MHA_AMAX_DQ) + i - NUMBERS
+            args.append(Arg.slot_of(slot, 8 if slot in (MHA_SEED, MHA_OFFSET) else 4) if given >> i & 1 else self.rest)
+        return self.add("mha_numbers", (*args, self.table, Arg.int64(given)), 1, 1)
+
+    cdef int add(self, str entry, object args, int64_t groups, int64_t items) except -1:
+        """A launch of groups of so many work-items."""
+        self.steps.append(Step(KernelSpec(self.file, entry, **self.defines), args, (groups * items,), (items,)))
+        return 0
+
+    cdef Arg space(self, int64_t bytes, int64_t width):
+        """More of the workspace."""
+        cdef Arg where = Arg.slot_of(SLOT_WORKSPACE, width, self.workspace)
+        self.workspace += ceil_div(bytes, DELTAS) * DELTAS
+        return where
+
+    cdef list forward_args(self):
+        return [*self.tensors, Arg.slot_of(MHA_O, self.size), *self.saved, *self.amax, *self.last]
+
+    cdef list dq_args(self, Arg delta):
+        return [*self.tensors, *self.saved, Arg.slot_of(MHA_DO, self.size), delta, Arg.slot_of(MHA_DQ, self.size),
+                self.amax[0], self.amax[3], *self.last]
+
+    cdef list dkv_args(self, Arg delta):
+        return [*self.tensors, *self.saved, Arg.slot_of(MHA_DO, self.size), delta, Arg.slot_of(MHA_DK, self.size),
+                Arg.slot_of(MHA_DV, self.size), self.amax[1], self.amax[2], *self.last]
 
 
 cdef int64_t _slices(int64_t width, int64_t columns) noexcept:
     return 1 if columns == 0 else ceil_div(width, 16 * columns)
 
 
-cdef Step _step(Device dev, str file, str entry, dict defines, list args, int64_t groups, int64_t slices):
-    spec = KernelSpec(file, entry, **defines)
+cdef Step _step(Device dev, MhaSteps o, str entry, list args, int64_t groups, int64_t slices):
+    spec = KernelSpec(o.file, entry, **o.defines)
     if dev.is_cpu:
         return Step(spec, args, (groups,), (1,))
     return Step(spec, args, (groups * ITEMS, slices), (ITEMS, 1))
-
-
-cdef Step _numbers(const mx_mha_problem* p, str file, dict defines, Arg table, Arg rest, int64_t given):
-    """The launch that takes numbers in memory together; bits of `given` say which there are, and which amax."""
-    cdef bint forward = p.what == MX_MHA_FORWARD
-    cdef list args = []
-    cdef int i, slot
-    for i in range(NUMBERS + 4):
-        slot = MHA_DESCALE_Q + i if i < NUMBERS else (MHA_AMAX_S if forward else MHA_AMAX_DQ) + i - NUMBERS
-        args.append(Arg.slot_of(slot, 8 if slot in (MHA_SEED, MHA_OFFSET) else 4) if given >> i & 1 else rest)
-    return Step(KernelSpec(file, "mha_numbers", **defines), (*args, table, Arg.int64(given)), (1,), (1,))
 
 
 cdef int64_t _cpu_lanes(Device dev, const mx_mha_shape* a, bint forward, int64_t real, dict defines) except -1:

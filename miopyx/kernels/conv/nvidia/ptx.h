@@ -43,15 +43,16 @@ static inline int2 mx_column_in_x(int column, int columns, const mx_nv_conv *g)
 #define MX_ROUND_PAIR(word, first, second) \
     asm("cvt.rn." MX_PTX_16BIT "x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first))
 
-/* Four words of each of four neighbouring lanes: word i of lane l becomes word l of lane i. */
-static inline uint4 mx_turn(uint4 v, int lane)
+/* Four words of each of four lanes that are `step` apart: word i of the l-th of them becomes word l of the i-th. */
+static inline uint4 mx_turn_lanes(uint4 v, int lane, int step)
 {
-    const bool odd = lane & 1, high = lane & 2;
-    const uint a = mx_exchange(odd ? v.x : v.y, 1), b = mx_exchange(odd ? v.z : v.w, 1);
+    const bool odd = lane & step, high = lane & 2 * step;
+    const uint a = mx_exchange(odd ? v.x : v.y, step), b = mx_exchange(odd ? v.z : v.w, step);
     v = odd ? (uint4)(a, v.y, b, v.w) : (uint4)(v.x, a, v.z, b);
-    const uint c = mx_exchange(high ? v.x : v.z, 2), d = mx_exchange(high ? v.y : v.w, 2);
+    const uint c = mx_exchange(high ? v.x : v.z, 2 * step), d = mx_exchange(high ? v.y : v.w, 2 * step);
     return high ? (uint4)(c, d, v.z, v.w) : (uint4)(v.x, v.y, c, d);
 }
+#define mx_turn(v, lane) mx_turn_lanes(v, lane, 1)
 
 /* A row of local memory, for operands of 16 or 8 bits. */
 #define ROW_BYTES 128

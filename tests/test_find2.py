@@ -182,16 +182,16 @@ def test_names_of_the_workspace(opencl_handle, host, rng):
     assert refused.value.parameter == "workspace"
 
 
-def test_tuning_finds_a_configuration_that_is_kept(opencl_handle, host, rng, monkeypatch, tmp_path):
-    monkeypatch.setenv("MIOPEN_USER_DB_PATH", str(tmp_path))
-    monkeypatch.setenv("MIOPEN_DEBUG_TUNING_ITERATIONS_MAX", "2")
-    monkeypatch.setenv("MIOPEN_DEBUG_FIND_ONLY_SOLVER", "GemmFwdRest")
+def test_tuning_finds_a_configuration_that_is_kept(opencl_handle, host, rng, setting, tmp_path):
+    setting(MIOPEN_USER_DB_PATH=str(tmp_path), MIOPEN_DEBUG_TUNING_ITERATIONS_MAX="2",
+            MIOPEN_DEBUG_FIND_ONLY_SOLVER="GemmFwdRest")
     example = Example(conv_case(2, 6, 5, (7, 9), (3, 3), (1, 1)), "float32", "packed", rng, host)
     options = miopyx.miopenCreateFindOptions()
     miopyx.miopenSetFindOptionTuning(options, 1)
     solution = miopyx.miopenFindSolutions(opencl_handle, described(example, 0), options, 1)[0]
     assert solution.solver == "GemmFwdRest"
     assert solution.config
+    setting(MIOPEN_DEBUG_FIND_ONLY_SOLVER="")  # the reference runs by another one
     saved = miopyx.miopenSaveSolution(solution)
     # On a handle that has the solver already, tuned otherwise: the solution keeps to its own, the handle to its.
     fresh = miopyx.Handle(opencl_handle.device.name)

@@ -102,7 +102,7 @@ def require_fit(op: BackendDescriptor) -> None:
             raise BadParmError("another number of elements than the operand's", name, y, x)
     elif op.kind == "OPERATION_REDUCTION":
         (_, x), (name, y) = lens.items()
-        if len(x) != len(y) or any(n not in (1, m) for m, n in zip(x, y, strict=True)):
+        if math.prod(y) != 1 and (len(x) != len(y) or any(n not in (1, m) for m, n in zip(x, y, strict=True))):
             raise BadParmError("lengths are neither 1 nor the operand's", name, y, x)
     elif op.kind == "OPERATION_POINTWISE":
         _require_elements(op, lens)
@@ -117,9 +117,14 @@ def _names(op: BackendDescriptor) -> list[str]:
 
 
 def _require_elements(op: BackendDescriptor, lens: dict[str, tuple[int, ...]]) -> None:
-    """Require lengths of operands that are the result's; of two operands one may be repeated along an axis."""
+    """Require lengths of operands that are the result's; of two operands one may be repeated along an axis.
+
+    A single number is repeated whatever its rank.
+    """
     *reads, (result, y) = lens.items()
     repeats = _mode(op) in _BINARY
+    if repeats:
+        reads = [(name, (1,) * len(y) if math.prod(x) == 1 else x) for name, x in reads]
     for name, x in reads:
         if len(x) != len(y) or any(n != m and not (repeats and n == 1) for n, m in zip(x, y, strict=True)):
             raise BadParmError("lengths do not fit the result's", name, x, f"{y}{', or 1' if repeats else ''}")
@@ -445,7 +450,7 @@ def _fused(ops: list[BackendDescriptor], handle: Handle) -> list[Engine] | None:
 
 
 def _epilogue(order: list[BackendDescriptor], here: BackendDescriptor, preferred: str) -> tuple[Any, ...] | None:
-    """Return z, bias, activation, factors, the result and all names of what follows a convolution; None where it is more."""
+    """Return z, bias, activation, factors, result and names of what follows a convolution; None where it is more."""
     alpha1, alpha2 = order[0].value("OPERATION_CONVOLUTION_FORWARD_ALPHA"), 1.0
     z = bias = activation = None
     names = dict(zip(("xDesc", "wDesc", "yDesc"), _names(order[0]), strict=True))

@@ -46,6 +46,10 @@ cdef class HostLayerNorm(HostLayer):
         self.id, self.name, self.function = 1262, "HostLayerNorm", host_layernorm
 
 
+# What kernels of whole rows alone are told.
+cdef frozenset ROWS_ALONE = frozenset(("KEEP", "HOLD", "SIDE", "FULL", "STAGES", "BACK"))
+
+
 cdef dict _defines(const mx_layernorm_problem* p):
     cdef bint back = p.what == MX_NORM_BACKWARD
     cdef bint wide = p.x.type == MX_DOUBLE
@@ -92,7 +96,7 @@ cdef Step _finish(Device dev, LayerNormProblem problem, mx_norm_shape* shape, di
     cdef int64_t groups = ceil_div(s.columns, WIDE)
     if dev.is_cpu:
         groups = max(1, min(dev.compute_units, s.columns * parts // SHARE))
-    defines = {name: value for name, value in defines.items() if name not in ("KEEP", "HOLD", "SIDE", "FULL", "STAGES", "BACK")}
+    defines = {name: value for name, value in defines.items() if name not in ROWS_ALONE}
     defines.update(DEEP=local, VEC=8 if problem.c.x.type == MX_DOUBLE else 16)
     if not dev.is_cpu:
         defines.update(VEC=1, WIDE=WIDE)
@@ -182,7 +186,8 @@ cdef int64_t _power_of_two(int64_t n) noexcept:
 cdef Solution _on_gpu(Device dev, LayerNormProblem problem, mx_norm_shape* s):
     cdef const mx_layernorm_problem* p = &problem.c
     cdef bint back = p.what == MX_NORM_BACKWARD
-    cdef int64_t size = type_size(<int> p.x.type), vec = 16 // size, most = _power_of_two(min(LARGEST, dev.max_work_group))
+    cdef int64_t size = type_size(<int> p.x.type), vec = 16 // size
+    cdef int64_t most = _power_of_two(min(LARGEST, dev.max_work_group))
     cdef int64_t local = min(TEAM, most), deep = 8, hold, count
     cdef dict defines = _defines(p)
     cdef bint sums = back and (defines["DW"] or defines["DB"]), copies
@@ -213,7 +218,7 @@ cdef Solution _on_gpu(Device dev, LayerNormProblem problem, mx_norm_shape* s):
             defines["STAGES"] = 1
             hold = ceil_div(count, deep)
     if deep * hold < count or p.rows > MOST_ROWS or (sums and (p.spatial > 1 or p.groups > 1)):
-        return _in_parts(dev, problem, s, defines, vec, local)
+        return _in_parts(dev, problem, s, defines, vec, min(TEAM, most))
     hold = ceil_div(count, deep)
     local = max(local, deep)
     defines.update(VEC=vec, DEEP=deep, SIDE=local // deep, HOLD=hold, FULL=int(count == deep * hold),

@@ -35,7 +35,8 @@ cdef enum:
     RISE = 4                   # rows that a CPU joins at a time, of narrow blocks
     NARROW_RISE = 8            # so many: those of wide ones want the same places of its cache
     TEAM = 256                 # work-items of a group of a GPU
-    NUMBERS = 32               # that a work-item of a GPU reads, before a group shares what becomes one
+    VECTORS = 4                # that a work-item of a GPU reads, before a group shares what becomes one,
+    SCALARS = 8                # or numbers
     WIDE = 32                  # work-items side by side, where a GPU reads across
 
 
@@ -157,6 +158,7 @@ cdef int64_t _power(int64_t n, int64_t most) noexcept:
 
 cdef Solution _on_gpu(Device dev, const mx_reduce_problem* p, mx_reduce* s):
     cdef int64_t size = type_size(<int> p.a.type), lines = grid_lines(&s.kept), units, local = TEAM, vec, deep, side
+    cdef int64_t hold
     cdef int64_t wanted = 8 * dev.compute_units
     cdef bint across = s.kept.len[LAST] > 1 and s.kept.stride[0][LAST] == 1
     cdef dict defines = _defines(p)
@@ -172,7 +174,8 @@ cdef Solution _on_gpu(Device dev, const mx_reduce_problem* p, mx_reduce* s):
         s.blocks = ceil_div(s.kept.len[LAST], s.block)
         units = lines * s.blocks
     else:
-        deep = _power(ceil_div(s.length, vec * (NUMBERS // vec)), local)
+        hold = SCALARS if vec < SCALARS // 2 else VECTORS
+        deep = _power(ceil_div(s.length, vec * hold), local)
         side = local // deep
         units = ceil_div(s.count, side)
     # An accumulator takes BLOCK_TERMS numbers; a work-item of a part eight or more, where there are few groups.

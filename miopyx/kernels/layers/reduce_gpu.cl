@@ -133,11 +133,11 @@ KERNEL reduce_along(ARGUMENTS)
     } while (0)
     if (s.length == s.reduced.len[4]) { /* a single line, as most are */
         if (aligned) {
-#pragma unroll 4
+#pragma unroll 8
             for (INDEX i = (INDEX)(part * s.part / VEC) + lane; i < end; i += DEEP)
                 TAKE(p + (long)i * VEC * step, true, (long)i * VEC * s.reduced.stride[1][4]);
         } else {
-#pragma unroll 4
+#pragma unroll 8
             for (INDEX i = (INDEX)(part * s.part / VEC) + lane; i < end; i += DEEP)
                 TAKE(p + (long)i * VEC * step, false, (long)i * VEC * s.reduced.stride[1][4]);
         }

@@ -23,10 +23,12 @@ cdef extern from "layers/layernorm_args.h":
 cdef enum:
     KEPT = 16384               # numbers of a row that a CPU keeps, as HELD of layers/layernorm_cpu.cl
     SHARE = 1 << 11            # elements that are worth another work-group on a CPU
-    SHARES = 4                 # work-groups for each core
+    SHARES = 4                 # work-groups for each core of a CPU,
+    GPU_SHARES = 16            # for each unit of a GPU
     CPU_PART = 1 << 14         # elements of a part of a row on CPUs, at least
     GPU_PART = 1 << 13         # and on GPUs
-    TEAM = 256                 # work-items of a group of a GPU, unless a row needs more
+    TEAM = 256                 # work-items of a group of a GPU, unless a row needs more,
+    ROWS_TEAM = 128            # and where no columns are summed
     BYTES = 64                 # of a row that a work-item of a GPU holds,
     MOST_BYTES = 128           # at most
     NUMBERS = 16               # that it holds where it sums columns, too
@@ -108,7 +110,8 @@ cdef Solution _in_parts(Device dev, LayerNormProblem problem, mx_norm_shape* s, 
     """Rows that many groups share."""
     cdef const mx_layernorm_problem* p = &problem.c
     cdef int64_t width = 8 if p.x.type == MX_DOUBLE else 4, smallest = CPU_PART if dev.is_cpu else GPU_PART
-    cdef int64_t wanted = max(1, SHARES * dev.compute_units // p.rows), samples = p.rows // p.groups, blocks, sums
+    cdef int64_t most = (SHARES if dev.is_cpu else GPU_SHARES) * dev.compute_units
+    cdef int64_t wanted = max(1, most // p.rows), samples = p.rows // p.groups, blocks, sums
     cdef int64_t columns_parts = 0, at = 0, few
     cdef bint back = p.what == MX_NORM_BACKWARD, spatial = p.spatial > 1
     cdef list steps = []
@@ -137,7 +140,7 @@ cdef Solution _in_parts(Device dev, LayerNormProblem problem, mx_norm_shape* s, 
     if defines["DW"] or defines["DB"]:  # before dx is written, which may be dy or x
         blocks = ceil_div(s.columns, local * vec)
         columns_parts = max(ceil_div(samples, BLOCK_TERMS),
-                            min(samples, SHARES * dev.compute_units // blocks, max(1, samples // 4)))
+                            min(samples, most // blocks, max(1, samples // 4)))
         columns.parts = columns_parts
         steps = [_step("parts", "norm_columns", defines, _arguments(problem, &columns, True), blocks * columns_parts,
                        local),
@@ -210,6 +213,7 @@ cdef Solution _on_gpu(Device dev, LayerNormProblem problem, mx_norm_shape* s):
         hold = BYTES // (vec * size)
         while deep * hold < count and deep < local:
             deep *= 2
+        local = min(ROWS_TEAM, most)
         if deep * hold < count:
             hold *= MOST_BYTES // BYTES
         while deep * hold < count and deep < most:

@@ -158,7 +158,7 @@ cdef int64_t _power(int64_t n, int64_t most) noexcept:
 
 cdef Solution _on_gpu(Device dev, const mx_reduce_problem* p, mx_reduce* s):
     cdef int64_t size = type_size(<int> p.a.type), lines = grid_lines(&s.kept), units, local = TEAM, vec, deep, side
-    cdef int64_t hold
+    cdef int64_t hold = VECTORS
     cdef int64_t wanted = 8 * dev.compute_units
     cdef bint across = s.kept.len[LAST] > 1 and s.kept.stride[0][LAST] == 1
     cdef dict defines = _defines(p)
@@ -166,6 +166,8 @@ cdef Solution _on_gpu(Device dev, const mx_reduce_problem* p, mx_reduce* s):
     while local > dev.max_work_group:
         local //= 2
     vec = _vector(s, size, across)
+    if vec < SCALARS // 2:
+        hold = SCALARS
     s.block, s.blocks = s.kept.len[LAST], 1
     if across:
         side = _power(ceil_div(s.kept.len[LAST], vec), min(WIDE, local))
@@ -174,10 +176,13 @@ cdef Solution _on_gpu(Device dev, const mx_reduce_problem* p, mx_reduce* s):
         s.blocks = ceil_div(s.kept.len[LAST], s.block)
         units = lines * s.blocks
     else:
-        hold = SCALARS if vec < SCALARS // 2 else VECTORS
-        deep = _power(ceil_div(s.length, vec * hold), local)
-        side = local // deep
-        units = ceil_div(s.count, side)
+        # Many small groups of work-items that read much, or where rows are few those that read less.
+        for hold, local in ((2 * hold, max(1, local // 2)), (hold, local)):
+            deep = _power(ceil_div(s.length, vec * hold), local)
+            side = local // deep
+            units = ceil_div(s.count, side)
+            if units >= wanted:
+                break
     # An accumulator takes BLOCK_TERMS numbers; a work-item of a part eight or more, where there are few groups.
     _cut(s, max(ceil_div(s.length, deep * BLOCK_TERMS * (1 if across else vec)),
                 min(ceil_div(wanted, units), s.length // (deep * (8 if across else 4 * vec)))), 1 if across else vec)

@@ -72,9 +72,10 @@ def test_dense_tensors(gpu, operations, dtype, monkeypatch):
 
 
 @pytest.mark.parametrize(("source", "target", "vec"), [
-    ("float32", "bfloat16", 4), ("bfloat16", "float32", 4), ("float16", "bfloat16", 8), ("float32", "float16", 4)])
+    ("float32", "bfloat16", 4), ("bfloat16", "float32", 4), ("float16", "bfloat16", 8), ("float32", "float16", 4),
+    ("float64", "float32", 1), ("bfloat16", "float64", 1)])
 def test_casts(gpu, source, target, vec, monkeypatch):
-    """As many as 16 bytes of the wider type."""
+    """As many as 16 bytes of the wider type; to and from double precision one by one."""
     lens = (3, 5, 8, 64)
     seen = vectors(monkeypatch, gpu.cast_tensor, (desc(source, *lens), desc(target, *lens)))
     assert [one for _, one in seen] == [vec]

@@ -20,7 +20,8 @@
  *               count / SIDE, rounded up; of SIDE * DEEP work-items.
  * Local memory: a vector and a vector of places for each work-item.
  * Parameters:   those of layers/reduce.h; WHAT: 0 along, 1 across, 2 finish; VEC: 1 for finish; SIDE, DEEP: powers of
- *               two.  Lines of a are made of whole vectors, a part too; an accumulator takes BLOCK_TERMS terms at most.
+ *               two; UNROLL, below.  Lines of a are made of whole vectors, a part too; an accumulator takes
+ *               BLOCK_TERMS terms at most.
  * Bound by:     memory.
  */
 #ifndef WHAT
@@ -34,6 +35,9 @@
 #endif
 #ifndef DEEP
 #define DEEP 8
+#endif
+#ifndef UNROLL /* vectors on their way at once: 4 or 8 */
+#define UNROLL 4
 #endif
 #include "layers/reduce.h"
 #include "include/gpu_vectors.h"
@@ -133,11 +137,19 @@ KERNEL reduce_along(ARGUMENTS)
     } while (0)
     if (s.length == s.reduced.len[4]) { /* a single line, as most are */
         if (aligned) {
+#if UNROLL == 8
 #pragma unroll 8
+#else
+#pragma unroll 4
+#endif
             for (INDEX i = (INDEX)(part * s.part / VEC) + lane; i < end; i += DEEP)
                 TAKE(p + (long)i * VEC * step, true, (long)i * VEC * s.reduced.stride[1][4]);
         } else {
+#if UNROLL == 8
 #pragma unroll 8
+#else
+#pragma unroll 4
+#endif
             for (INDEX i = (INDEX)(part * s.part / VEC) + lane; i < end; i += DEEP)
                 TAKE(p + (long)i * VEC * step, false, (long)i * VEC * s.reduced.stride[1][4]);
         }

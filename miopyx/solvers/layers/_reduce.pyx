@@ -190,6 +190,8 @@ cdef Solution _on_gpu(Device dev, const mx_reduce_problem* p, mx_reduce* s):
         units = ceil_div(s.count * s.parts, side)
     elif across:
         units *= s.parts
+    if not across and s.parts == 1 and hold > VECTORS and vec >= SCALARS // 2:
+        defines["UNROLL"] = hold
     defines.update(VEC=vec, SIDE=side, DEEP=deep, WHAT=ACROSS if across else ALONG, WHOLE=int(s.parts == 1),
                    INDEX="int" if s.count * s.length < 1 << 30 else "long")
     steps = [_step("gpu", "reduce_across" if across else "reduce_along", p, s, defines, units, local)]

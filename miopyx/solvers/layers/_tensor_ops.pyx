@@ -245,6 +245,8 @@ cdef int64_t _vector(const mx_grid* g, int what, const mx_tensor* a, const mx_te
     cdef int t, axis
     if what <= CAST and not (_is_floating(a) and _is_floating(c)):
         return 0
+    if what == CAST and (a.type == MX_DOUBLE) != (c.type == MX_DOUBLE):
+        return 0
     if g.stride[0][4] != 1 or (a != NULL and g.stride[1][4] != 1) or (count == 3 and g.stride[2][4] > 1):
         return 0
     while vec > 1:

@@ -58,6 +58,7 @@ class Attention:
         self.real = "float64" if dtype == "float64" else "float32"
         self.saved, self.amax, self.dropout, self.loaded = saved, amax, dropout, loaded
         self.bias_lens = bias
+        self.solver = None  # not known of graphs
         self.t = {}
         for name, lens in (("Q", (self.rows, self.depth)), ("K", (self.keys, self.depth)), ("V", (self.keys,
                                                                                                   self.width))):
@@ -140,7 +141,7 @@ class Attention:
 
     def lost(self, terms, least, factors):
         """What a sum is off by whose scores were rounded to the type: relatively, halves by `least` at least."""
-        if self.solver != NV_MHA:
+        if self.solver not in (None, NV_MHA) or (self.solver is None and not self.handle.device.name.startswith("nv-")):
             return 0
         return ROUNDOFF[self.dtype] * terms + (least * factors if self.dtype == "float16" else 0)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
 from cases_reader import grouped_case
@@ -16,6 +15,7 @@ from solver_checks import Example, check_inf_and_nan, check_twice, problem_of
 import miopyx
 from miopyx.choose import _ranking, compiling, find, preparing
 from miopyx.choose._survey import Survey
+from miopyx.engine._handle import Kept
 from miopyx.solvers import registry
 from miopyx.solvers.conv.nvidia._small import NvSmallFwd
 
@@ -104,13 +104,20 @@ def counting(monkeypatch):
     return mine
 
 
+class Ready(Kept):
+    """What stands for an invoker."""
+
+    def __init__(self, offer):
+        self.config, self.problem, self.solver = (), offer.problem, offer.solver
+
+
 def test_a_first_call_makes_one_plan(h200, user_folder, counting, setting, monkeypatch):
     """Each of them, up to the steps: nothing can be built for a device that is only pretended."""
     prepared = []
 
     def instead_of_invoker(handle, offer, config=None):
         prepared.append((offer.solver, offer.solution(config).workspace))
-        return SimpleNamespace(config=(), problem=offer.problem, solver=offer.solver)
+        return Ready(offer)
 
     monkeypatch.setattr(preparing, "Invoker", instead_of_invoker)
     monkeypatch.setattr(compiling, "ahead", lambda handle, specs: [])

@@ -197,14 +197,14 @@ _SHORT = frozenset({"float16", "bfloat16"})
 
 
 def _require_compute_type(op: BackendDescriptor) -> None:
-    """Require the type that functions compute with; that of tensors of 16 bits is less, and fine."""
+    """Require the type that functions compute with, or one that has less: 16-bit tensors' own, float32 of float64."""
     if op.kind not in _COMPUTES:
         return
     desc, name = _COMPUTES[op.kind]
     asked = miopenDataType_t(op.value(desc).value(name))
     types = {str(t.desc.dtype) for t in _tensors(op)[0]}
     best = "float64" if "float64" in types else "int32" if types <= _WHOLE else "float32"
-    fine = {best, *(types & _SHORT if best == "float32" else ())}
+    fine = {best, *(types & _SHORT if best == "float32" else ("float32",) if best == "float64" else ())}
     if str(TensorDescriptor(asked, (1,)).dtype) not in fine:
         raise MIOpenNotImplementedError("not computed with this type", f"MIOPEN_ATTR_{name}", asked.name,
                                         " or ".join(sorted(fine)))

@@ -67,6 +67,8 @@ def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Can
     survey = Survey(handle, problem)
     others = [(f"{r.solver.id}/{r.solver.name}", r.why) for r in survey.refusals()]
     seen, only = False, None if chosen.source == "forced" else switches.only()
+    if only is not None and chosen.solver.id not in only:
+        only = None  # the host path's own, see preparing.allowed
     for other in candidates(survey):
         if other.solver is chosen.solver:
             seen = True

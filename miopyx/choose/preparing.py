@@ -121,16 +121,21 @@ def _solutions(handle: Handle, problem: Problem) -> Iterator[Solution]:
         yield candidate.offer.solution(tuned_config(candidate.offer))
 
 
-def allowed(ordered: list[Candidate]) -> list[Candidate]:
-    """Return those of some candidates that MIOPEN_DEBUG_FIND_ONLY_SOLVER leaves to Find and to plans.
+def allowed(survey: Survey) -> list[Candidate]:
+    """Return the candidates that MIOPEN_DEBUG_FIND_ONLY_SOLVER leaves to plans.
+
+    The host path, by which others are verified, keeps its own where none of them is named.
 
     Raises
     ------
     BadParmError
         Where the variable has an id or a name that no convolution solver has.
     """
-    only = switches.only()
-    return ordered if only is None else [c for c in ordered if c.solver.id in only]
+    ordered, only = candidates(survey), switches.only()
+    if only is None:
+        return ordered
+    left = [c for c in ordered if c.solver.id in only]
+    return left if left or not survey.device.is_host else ordered
 
 
 def _nothing(survey: Survey) -> MIOpenNotImplementedError:
@@ -151,7 +156,7 @@ def best_of(handle: Handle, problem: ConvProblem, algorithm: int | None = None,
         Where all that do need more workspace.
     """
     survey = Survey(handle, problem)
-    able = [c for c in allowed(candidates(survey)) if algorithm is None or c.solver.algorithm == algorithm]
+    able = [c for c in allowed(survey) if algorithm is None or c.solver.algorithm == algorithm]
     if not able:
         raise _nothing(survey) if algorithm is None else MIOpenNotImplementedError(
             f"{NO_SOLUTION} {problem!r}: no solver of algorithm {algorithm} takes it")
@@ -168,7 +173,7 @@ def build_ahead(handle: Handle, problems: list[ConvProblem]) -> None:
 
     specs: list[KernelSpec | None] = []
     for problem in problems:
-        ordered = allowed(candidates(Survey(handle, problem)))
+        ordered = allowed(Survey(handle, problem))
         if ordered and handle.invoker(problem, ordered[0].solver.id) is None:
             offer = ordered[0].offer
             specs += [step.spec for step in offer.solution(tuned_config(offer)).steps]
@@ -181,7 +186,7 @@ def first(handle: Handle, problem: ConvProblem, workspace_limit: int | None = No
     A candidate whose kernels do not build on this device is passed over; if none is left the last failure is raised.
     """
     survey = Survey(handle, problem)
-    ready = first_of(handle, allowed(candidates(survey)), workspace_limit)
+    ready = first_of(handle, allowed(survey), workspace_limit)
     if ready is not None:
         return ready
     raise _nothing(survey)

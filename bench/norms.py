@@ -1,6 +1,7 @@
-"""Times layer norm, RMS norm and group norm on a GPU beside PyTorch and a copy of as many bytes.
+"""Times layer norm, RMS norm and group norm on a GPU beside PyTorch, torch.compile and a copy of as many bytes.
 
     python -P bench/norms.py --device cuda:0
+    python -P bench/norms.py --device cuda:0 --compile      # beside torch.compile, too: half a minute a row
 
 Prints microseconds, the bytes that must move by the time (GB/s), and its share of what a copy reaches.
 """
@@ -63,14 +64,14 @@ def ours(handle, kind, lens, dtype):
     return [*calls, lambda: copy(data["x"], data["y"])]
 
 
-def torchs(kind, lens, dtype):
-    """Return PyTorch's forward and backward, and its copy."""
+def torchs(kind, lens, dtype, device="cuda"):
+    """Return PyTorch's forward and backward by its own operators, and its copy."""
     import torch
 
     aten = torch.ops.aten
-    x, dy, y = (torch.randn(lens, device="cuda", dtype=getattr(torch, dtype)) for _ in range(3))
+    x, dy, y = (torch.randn(lens, device=device, dtype=getattr(torch, dtype)) for _ in range(3))
     weights = lens[1:2] if kind == "group" else lens[1:]
-    w, b = (torch.randn(weights, device="cuda", dtype=x.dtype) for _ in range(2))
+    w, b = (torch.randn(weights, device=device, dtype=x.dtype) for _ in range(2))
     if kind == "group":
         n, c, pixels = lens[0], lens[1], int(np.prod(lens[2:]))
         _, mean, rstd = aten.native_group_norm(x, w, b, n, c, pixels, GROUPS, 1e-5)
@@ -85,13 +86,34 @@ def torchs(kind, lens, dtype):
         out = torch.nn.functional.rms_norm(leaf, weights, scale, 1e-5)
         runs = (lambda: torch.nn.functional.rms_norm(x, weights, w, 1e-5),
                 lambda: torch.autograd.grad(out, (leaf, scale), dy, retain_graph=True))
-    return [*runs, lambda: y.copy_(x)], torch.cuda.synchronize
+    return [*runs, lambda: y.copy_(x)]
+
+
+def compiled(kind, lens, dtype, device="cuda"):
+    """Return torch.compile's forward, as training needs it, and backward."""
+    import torch
+
+    functional = torch.nn.functional
+    torch.compiler.reset()
+    weights = lens[1:2] if kind == "group" else lens[1:]
+    x, *w = (torch.randn(n, device=device, dtype=getattr(torch, dtype), requires_grad=True)
+             for n in (lens, *[weights] * (1 if kind == "t5" else 2)))
+    dy = torch.randn(lens, device=device, dtype=x.dtype)
+    norm = torch.compile({
+        "group": lambda x, w, b: functional.group_norm(x, GROUPS, w, b, 1e-5),
+        "layer": lambda x, w, b: functional.layer_norm(x, weights, w, b, 1e-5),
+        "t5": lambda x, w: functional.rms_norm(x, weights, w, 1e-5),
+    }[kind])
+    out = norm(x, *w)
+    return [lambda: norm(x, *w), lambda: torch.autograd.grad(out, (x, *w), dy, retain_graph=True)]
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda:0")
-    with miopyx.Handle(parser.parse_args().device) as handle:
+    parser.add_argument("--compile", action="store_true")
+    options = parser.parse_args()
+    with miopyx.Handle(options.device) as handle:
         try:
             import torch
 
@@ -100,17 +122,18 @@ def main():
             there = False
         for kind, lens, dtype in SIZES:
             mine = [microseconds(run, handle.finish) for run in ours(handle, kind, lens, dtype)]
-            theirs = [float("nan")] * 3
+            theirs, fused = [float("nan")] * 3, []
             if there:
-                runs, wait = torchs(kind, lens, dtype)
-                theirs = [microseconds(run, wait) for run in runs]
+                theirs = [microseconds(run, torch.cuda.synchronize) for run in torchs(kind, lens, dtype)]
+                if options.compile:
+                    fused = [microseconds(run, torch.cuda.synchronize) for run in compiled(kind, lens, dtype)]
             nbytes = int(np.prod(lens)) * (4 if dtype == "float32" else 2)
             copy = 2 * nbytes / min(mine[2], theirs[2] if there else mine[2]) / 1e3
             words = [f"{kind:5} {dtype:8} {'x'.join(map(str, lens)):14} copy {copy:5.0f} GB/s"]
             for name, i, tensors in (("forward", 0, 2), ("backward", 1, 3)):
                 rate = tensors * nbytes / mine[i] / 1e3
                 words.append(f"{name} {mine[i]:7.1f} us {rate:5.0f} GB/s {rate / copy:4.2f} of a copy, "
-                             f"PyTorch {theirs[i]:7.1f} us")
+                             f"PyTorch {theirs[i]:7.1f} us" + (f", compiled {fused[i]:7.1f} us" if fused else ""))
             print(" | ".join(words), flush=True)
 
 

@@ -139,6 +139,24 @@ def test_plans(handle, rng, softmax):
         plan(batch.x.argument(), table[:, :5].copy(), *(one.argument() for one in again))
 
 
+def test_tables_of_nonsense_stay_within_the_tensors(handle, gpu, rng):
+    """Another type is refused; what an int32 table holds is not looked at."""
+    x, ctc = TensorDescriptor("float32", (9, 3, 6)), CTCLossDescriptor()
+    table = ctc.table(x, [1, 2, 2, 4, 5, 3], [2, 1, 3], [9, 5, 8], 3)
+    for where in (handle, gpu):
+        plan = where.ctc_loss(x, x, ctc, 3)
+        data = [where.upload(rng.standard_normal(x.lens, np.float32)), np.full(3, 7, np.float32), where.empty(x)]
+        data[1] = where.upload(data[1])
+        for wrong in (1 << 30, -5, 2):
+            plan(data[0], where.upload(np.full_like(table, wrong)), *data[1:])
+        plan(data[0], where.upload(rng.integers(-60, 60, table.shape).astype(np.int32)), *data[1:])
+        where.finish()
+        if where.device.is_host:
+            for dtype in (np.int64, np.float32):
+                with pytest.raises(BadParmError, match="table"):
+                    plan(data[0], table.astype(dtype), *data[1:])
+
+
 def test_refused_plans(host):
     probs, ctc = TensorDescriptor("float32", (5, 2, 4)), CTCLossDescriptor()
     plan = host.ctc_loss(probs, probs, ctc, 3)

@@ -273,6 +273,14 @@ def test_empty(handle, gpu, rng):
                 Reduction(where, op, (3, 0), (1,), ("float32",) * 2, rng).run()
 
 
+@pytest.mark.parametrize("dtype", ["int64", "float32", "float64"])
+def test_indices_of_another_type(host, rng, dtype):
+    a, c = TensorDescriptor("float32", (2, 5)), TensorDescriptor("float32", (2, 1))
+    plan = host.reduce_tensor(ReduceTensorDescriptor("max", indices="flattened"), a, c)
+    with pytest.raises(BadParmError, match="indices"):
+        plan(rng.standard_normal((2, 5), np.float32), np.zeros((2, 1), np.float32), np.zeros((2, 1), dtype))
+
+
 def test_runs_are_alike(handle, gpu, rng):
     """Parts are joined in a fixed order."""
     for where in (handle, gpu):

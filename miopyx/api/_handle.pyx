@@ -993,7 +993,7 @@ class Handle(_Handle):
         """Return a prepared plan: ``plan(probs, table, losses, gradients)`` computes miopenCTCLoss.
 
         `table` is what ctc_desc.table says of a batch's labels, on a device its copy there: it changes from call to
-        call.  What it holds is not looked at again.
+        call.  What it holds is not looked at again: one of another plan gives wrong numbers, within the tensors.
 
         Parameters
         ----------

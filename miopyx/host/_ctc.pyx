@@ -48,12 +48,19 @@ cdef void load(const ctc_t* c, int64_t n, int64_t t, double* row) noexcept nogil
         row[i] -= total
 
 
+cdef inline int64_t class_of(const ctc_t* c, const int32_t* label, int64_t s) noexcept nogil:
+    """A state's class: labels stand between blanks."""
+    return max(0, min(<int64_t> label[s // 2], c.classes - 1)) if s % 2 == 1 else c.blank
+
+
 cdef void sample(void* context, int64_t n, int worker) noexcept nogil:
     cdef const ctc_t* c = <const ctc_t*> context
     cdef const int64_t* stride = c.p.t[<int> CTC_GRADIENTS].stride
     cdef int64_t type = c.p.t[<int> CTC_PROBS].type
     cdef const int32_t* mine = c.table + n * (2 + 2 * c.labels)
-    cdef int64_t steps = mine[0], count = mine[1], states = 2 * count + 1, t, s, i
+    # A plan's table may hold anything: nothing beyond the tensors is read or written.
+    cdef int64_t steps = max(0, min(<int64_t> mine[0], c.steps)), count = max(0, min(<int64_t> mine[1], c.labels))
+    cdef int64_t states = 2 * count + 1, t, s, i
     cdef const int32_t* label = mine + 2
     cdef double* row = c.numbers + worker * c.room
     cdef double* grad = row + c.classes
@@ -74,7 +81,7 @@ cdef void sample(void* context, int64_t n, int worker) noexcept nogil:
                 here[s] = log_sum(here[s - states], here[s - states - 1] if s > 0 else -INFINITY,
                                   here[s - states - 2] if s % 2 == 1 and s > 1 and label[s // 2] != label[s // 2 - 1]
                                   else -INFINITY)
-            here[s] += row[label[s // 2] if s % 2 == 1 else c.blank]
+            here[s] += row[class_of(c, label, s)]
     if steps == 0:
         loss = 0 if count == 0 else INFINITY
     else:
@@ -102,12 +109,12 @@ cdef void sample(void* context, int64_t n, int worker) noexcept nogil:
                                  else -INFINITY)
             here[s] += new[s]
             most = fmax(most, here[s])
-            new[s] += row[label[s // 2] if s % 2 == 1 else c.blank]
+            new[s] += row[class_of(c, label, s)]
         all_ = 0
         for s in range(states):
             here[s] = exp(here[s] - most)
             all_ += here[s]
-            grad[label[s // 2] if s % 2 == 1 else c.blank] += here[s]
+            grad[class_of(c, label, s)] += here[s]
         for i in range(c.classes):
             if c.softmax:
                 grad[i] = exp(row[i]) - grad[i] / all_

@@ -29,7 +29,7 @@ cdef class CTCLossDescriptor(Descriptor):
 
 cdef class CTCProblem(SlotsProblem):
     cdef int set_room(self, int64_t room) except -1
-    cdef int _line(self, int slot, int64_t length) except -1
+    cdef int _line(self, int slot, int64_t type, int64_t length) except -1
 
 
 cdef int64_t most_of(object given) except -1

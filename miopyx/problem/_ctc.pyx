@@ -6,7 +6,7 @@ from miopyx.values._args cimport to_flag, to_int
 from ._descriptors cimport Descriptor, next_stamp, to_data_type
 from ._slots cimport SlotsProblem
 from miopyx.values._types cimport (
-    MX_AXES, MX_BFLOAT16, MX_CTC, MX_DOUBLE, MX_FLOAT, MX_HALF, mx_tensor,
+    MX_AXES, MX_BFLOAT16, MX_CTC, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_INT32, mx_tensor,
 )
 
 import numpy
@@ -125,20 +125,19 @@ cdef class CTCProblem(SlotsProblem):
         self.c.number[<int> CTC_BLANK] = max(0, min(blank, classes - 1))
         self.c.number[<int> CTC_SOFTMAX] = ctc.apply_softmax_layer
         self.set_room(room)
-        self._line(CTC_LOSSES, samples)
+        self._line(CTC_LOSSES, self.c.t[<int> CTC_PROBS].type, samples)
         self.written |= 1 << CTC_LOSSES
         self.output = CTC_GRADIENTS
 
     cdef int set_room(self, int64_t room) except -1:
         self.c.number[<int> CTC_LABELS] = room
-        self.raw[<int> CTC_TABLE] = self.c.t[<int> CTC_PROBS].len[1] * (2 + 2 * room) * 4
-        return 0
+        return self._line(CTC_TABLE, MX_INT32, self.c.t[<int> CTC_PROBS].len[1] * (2 + 2 * room))
 
-    cdef int _line(self, int slot, int64_t length) except -1:
-        """Let a slot without a descriptor hold numbers of probs' type."""
+    cdef int _line(self, int slot, int64_t type, int64_t length) except -1:
+        """Let a slot without a descriptor hold a line of numbers."""
         cdef mx_tensor* t = &self.c.t[slot]
         cdef int axis
-        t.type = self.c.t[<int> CTC_PROBS].type
+        t.type = type
         for axis in range(MX_AXES):
             t.len[axis], t.stride[axis] = 1, 0
         t.len[0], t.stride[0] = length, 1

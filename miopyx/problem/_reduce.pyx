@@ -206,8 +206,9 @@ cdef ReduceProblem reduce_problem(ReduceTensorDescriptor desc, TensorDescriptor 
             for axis in range(MX_AXES - 1, -1, -1):
                 p.index.stride[axis] = step
                 step *= p.index.len[axis]
-        problem.raw[REDUCE_INDEX] = checked_mul(c.elements, 4, c_name)
-    problem._finish(a.ndim, c.ndim, 0)
+        checked_mul(c.elements, 4, c_name)
+        p.indices = p.index
+    problem._finish(a.ndim, c.ndim, c.ndim if desc.wants_indices() else 0)
     return problem
 
 
@@ -297,7 +298,7 @@ cdef class ReduceProblem(Problem):
         self.data, self.size, self.count = &self.c, sizeof(mx_reduce_problem), 3
 
     cdef int _finish(self, int a_rank, int c_rank, int index_rank) except -1:
-        """Say what the slots hold.  `index_rank` is 0 where indices are memory without a descriptor."""
+        """Say what the slots hold.  `index_rank` is 0 where there are no indices."""
         cdef mx_reduce_problem* p = &self.c
         self.hold(REDUCE_A, &p.a, a_rank)
         self.output = REDUCE_INDEX

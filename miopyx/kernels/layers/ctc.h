@@ -44,8 +44,11 @@
     dx += dx_offset;                             \
     space += space_offset
 
-#define STEPS(n) table[(n) * (2 + 2 * s.labels)]
-#define COUNT(n) table[(n) * (2 + 2 * s.labels) + 1]
+/* A plan's table may hold anything: nothing beyond the tensors is read or written. */
+#define STEPS(n) clamp(table[(n) * (2 + 2 * s.labels)], 0, (int)s.steps)
+#define COUNT(n) clamp(table[(n) * (2 + 2 * s.labels) + 1], 0, (int)s.labels)
+#define CLASS(label) clamp(label, 0, (int)s.classes - 1)
+#define NEXT(link, l) ((link) / 2 - 1 > (l) && (link) / 2 - 1 < count ? (link) / 2 - 1 : -1)
 #define LABELS(n) (table + (n) * (2 + 2 * s.labels) + 2)
 #define LINKS(n) (LABELS(n) + s.labels)
 #define ROW (2 * s.side)

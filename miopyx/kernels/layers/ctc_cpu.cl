@@ -116,7 +116,7 @@ KERNEL ctc_paths(ARGUMENTS)
             ACC e[VEC], apart[VEC]; /* whether the label that is passed on to is another one */
             for (int j = 0; j < VEC; j++) {
                 const long l = i + j, other = on ? l - 1 : l + 1;
-                e[j] = l < count ? (ACC)LOAD(T)(x, at + labels[l] * c) - less : NOWHERE;
+                e[j] = l < count ? (ACC)LOAD(T)(x, at + CLASS(labels[l]) * c) - less : NOWHERE;
                 apart[j] = l < count && other >= 0 && other < count && labels[l] != labels[other];
             }
             const V to_label = log_sum(a, on ? b : GET(from, i + 1), GET(apart, 0) != (ACC)0 ? a1 : (V)NOWHERE);
@@ -183,10 +183,10 @@ KERNEL ctc_gradient(ARGUMENTS)
             if (links[l] % 2 == 0)
                 continue;
             ACC sure = 0;
-            for (long next = l; next >= 0; next = links[next] / 2 - 1)
+            for (long next = l; next >= 0; next = NEXT(links[next], next))
                 sure += row[side + next];
-            const ACC e1 = (ACC)LOAD(T)(from, labels[l] * c) - less;
-            STORE(T)(to, labels[l] * dc, GRADIENT(e1, sure / all) + all * 0);
+            const ACC e1 = (ACC)LOAD(T)(from, CLASS(labels[l]) * c) - less;
+            STORE(T)(to, CLASS(labels[l]) * dc, GRADIENT(e1, sure / all) + all * 0);
         }
     }
 }

@@ -117,7 +117,7 @@ KERNEL ctc_paths(ARGUMENTS)
             const long other = on ? i - 1 : i + 1;
             const bool label = i < count, passes = other >= 0 && other < count;
             const ACC b = from[i], a = label ? from[side + i] : NOWHERE, a1 = passes ? from[side + other] : NOWHERE;
-            const int mine = label ? labels[i] : 0;
+            const int mine = label ? CLASS(labels[i]) : 0;
             const ACC to_blank = log_sum(b, on ? a1 : a, NOWHERE);
             const ACC to_label = label ? log_sum(a, on ? b : from[i + 1],
                                                  passes && mine != labels[other] ? a1 : NOWHERE) : NOWHERE;
@@ -186,9 +186,9 @@ KERNEL ctc_gradient(ARGUMENTS)
         if (links[l] % 2 == 0)
             continue;
         ACC sure = 0;
-        for (long next = l; next >= 0; next = links[next] / 2 - 1)
+        for (long next = l; next >= 0; next = NEXT(links[next], next))
             sure += row[side + next];
-        const ACC e = (ACC)LOAD(T)(x, labels[l] * c) - less;
-        STORE(T)(dx, labels[l] * dc, GRADIENT(e, sure / all) + all * 0);
+        const ACC e = (ACC)LOAD(T)(x, CLASS(labels[l]) * c) - less;
+        STORE(T)(dx, CLASS(labels[l]) * dc, GRADIENT(e, sure / all) + all * 0);
     }
 }

@@ -8,6 +8,8 @@ and makes at most depth = min(n, 1024) / 16 + 32 roundings, of which none is lar
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from guarded import ROUNDOFF, Guarded, Tensor
@@ -15,6 +17,8 @@ from guarded import ROUNDOFF, Guarded, Tensor
 import miopyx
 from miopyx import TensorDescriptor
 from miopyx.errors import BadParmError, MIOpenNotImplementedError, UnknownError
+from miopyx.problem._layernorm import LayerNormProblem
+from miopyx.solvers.layers._layernorm import OpenCLLayerNorm
 
 TYPES = ("float32", "float16", "bfloat16", "float64")
 LAYER, ADD, T5, GROUP = KINDS = ("layer", "add", "t5", "group")
@@ -557,3 +561,29 @@ def test_tensors_without_elements(handle, dtype):
         for tensor in tensors:
             if tensor.desc.nbytes:
                 assert (tensor.values() == 0).all()
+
+
+FORWARD, BACKWARD = 17, 18  # MX_NORM_FORWARD, MX_NORM_BACKWARD
+# Bytes of local memory that a group may have, by compute capability (CUDA C++ Programming Guide, technical
+# specifications).
+GROUP_MEMORY = {"sm80": 163 << 10, "sm86": 99 << 10, "sm89": 99 << 10, "sm90": 227 << 10, "sm120": 99 << 10}
+
+
+@pytest.mark.parametrize("isa", GROUP_MEMORY)
+@pytest.mark.parametrize(("dtype", "length"), [
+    ("float32", 4096), ("float32", 16384), ("float32", 40960), ("float32", 53248), ("float16", 4096),
+    ("float16", 16384), ("bfloat16", 50000), ("bfloat16", 106496)])
+def test_local_memory_of_nvidias(cpu, pretend, isa, dtype, length):
+    """Rows on their way to local memory, and what else a group has there, fit each generation."""
+    device = pretend(cpu.device.name, name=f"nv-{isa}_80", kind="gpu", runtime="nvidia", isa=isa, compute_units=80,
+                     local_mem=49152, max_work_group_size=1024,
+                     extensions=cpu.device.info.extensions | {"cl_nv_device_attribute_query"}).device
+    x, w, rows = (TensorDescriptor(t, n) for t, n in ((dtype, (64, length)), (dtype, (length,)), ("float32", (64,))))
+    for what, tensors in ((FORWARD, {"y": x, "bias": w}), (BACKWARD, {"dy": x, "dx": x, "dw": w, "db": w})):
+        problem = LayerNormProblem(what, 0, 1, {"x": x, "weight": w, "mean": rows, "rstd": rows, **tensors})
+        for step in OpenCLLayerNorm().solution(device, problem).steps:
+            given = {name: int(n) for name, n in re.findall(r"-D (\w+)=(\d+)(?= |$)", step.spec.options)}
+            deep, side, vec = given.get("DEEP", 1), given.get("SIDE", 1), given["VEC"]
+            ring = given.get("STAGES", 0) * (2 if what == BACKWARD else 1) * given.get("HOLD", 0) * deep * side * 16
+            sums = deep * side * (8 + 4 * vec * (side > 1 and what == BACKWARD)) + side * 16 * 8
+            assert ring + sums <= GROUP_MEMORY[isa], (step.spec.entry, given)

@@ -13,7 +13,7 @@ from miopyx.problem._layernorm cimport (
     LN_BACK_DB, LN_BACK_DW, LN_BACK_WEIGHT, LN_BACK_X, LN_BACK_X2, LN_BIAS, LN_MEAN, LN_RSTD, LN_WEIGHT, LN_X, LN_X2,
     LayerNormProblem, has,
 )
-from miopyx.solvers.conv.nvidia._common cimport tensor_cores
+from miopyx.solvers.conv.nvidia._common cimport has_wgmma, tensor_cores
 from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div
 
 cdef extern from "layers/layernorm_args.h":
@@ -35,7 +35,9 @@ cdef enum:
     HALVES = 2                 # bytes of 16-bit numbers
     LARGEST = 1024             # work-items of a group
     STAGED = 512               # work-items of a group whose rows are on their way into local memory
-    KEPT_BYTES = 208 << 10     # of a row in local memory
+    HOPPER_MEM = 226 << 10     # local memory of a group, of compute capability 9.0
+    LOCAL_MEM = 96 << 10       # and of others
+    SUMS_MEM = 25 << 10        # of it for sums
     MOST_ROWS = 1 << 30        # of kernels that count them with 32 bits
     SMALLEST = 32              # work-items of a group that sums a channel
     WIDE = 8                   # columns that a group of a GPU adds up
@@ -192,6 +194,7 @@ cdef Solution _on_gpu(Device dev, LayerNormProblem problem, mx_norm_shape* s):
     cdef int64_t size = type_size(<int> p.x.type), vec = 16 // size
     cdef int64_t most = _power_of_two(min(LARGEST, dev.max_work_group))
     cdef int64_t local = min(TEAM, most), deep = 8, hold, count
+    cdef int64_t room = (HOPPER_MEM if has_wgmma(dev) else LOCAL_MEM) - SUMS_MEM
     cdef dict defines = _defines(p)
     cdef bint sums = back and (defines["DW"] or defines["DB"]), copies
     while p.length % vec or (p.spatial > 1 and p.spatial % vec):
@@ -200,7 +203,8 @@ cdef Solution _on_gpu(Device dev, LayerNormProblem problem, mx_norm_shape* s):
     count = p.length // vec
     if sums:
         hold = max(1, NUMBERS // (2 if size == 8 else 1) // vec)
-        copies = copies and (size == HALVES or STAGED * hold < count)
+        # Two stages of two tensors, or one of rows that are twice as long.
+        copies = copies and (size == HALVES or STAGED * hold < count) and 4 * STAGED * hold * 16 <= room
         if copies:
             local = most = STAGED
             defines["STAGES"] = 2
@@ -218,7 +222,7 @@ cdef Solution _on_gpu(Device dev, LayerNormProblem problem, mx_norm_shape* s):
             hold *= MOST_BYTES // BYTES
         while deep * hold < count and deep < most:
             deep *= 2
-        if deep * hold < count and copies and not back and p.length * size <= KEPT_BYTES:
+        if deep * hold < count and copies and not back and deep * ceil_div(count, deep) * 16 <= room:
             defines["STAGES"] = 1
             hold = ceil_div(count, deep)
     if deep * hold < count or p.rows > MOST_ROWS or (sums and (p.spatial > 1 or p.groups > 1)):

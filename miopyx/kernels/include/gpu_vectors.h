@@ -145,7 +145,7 @@ static inline ACC mx_sum_of_lanes(const vec_t v)
 }
 
 /* Vectors that are held for long, of the storage type MX_HELD_TYPE: 16-bit numbers as words, two a register, and widened
- * wherever they are used.  Compilers would do that once, and keep twice as much, unless ANEW comes in between. */
+ * wherever they are used.  Compilers would do that once, and keep twice as much, unless mx_anew comes in between. */
 #ifdef MX_HELD_TYPE
 #if VEC >= 4 && (MX_TYPE(MX_HELD_TYPE) == MX_TYPE_half || MX_TYPE(MX_HELD_TYPE) == MX_TYPE_bfloat16)
 #if VEC == 4

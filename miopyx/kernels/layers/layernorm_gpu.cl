@@ -14,10 +14,9 @@
  * Grid:         norm_forward ceil(rows / SIDE) groups, norm_backward `parts` groups of LOCAL.
  * Local memory: LOCAL + SIDE * 16 pairs of ACC; norm_backward with DW or DB and SIDE > 1: LOCAL vectors more; with STAGES
  *               2 STAGES HOLD LOCAL vectors more, norm_forward HOLD LOCAL.
- * Parameters:   those of layers/layernorm.h; VEC, SIDE, DEEP, HOLD, FULL,
- *               BACK, STAGES, below.  A row, and with SPATIAL the neighbours
- *               that share a weight, are whole vectors; a row has more than DEEP * (HOLD - 1) of them and at most
- *               DEEP * HOLD.  norm_backward with DW or DB: SPATIAL is 0 and there is one group of channels.
+ * Parameters:   those of layers/layernorm.h; VEC, SIDE, DEEP, HOLD, FULL, BACK, STAGES, below.  A row, and with SPATIAL
+ *               the neighbours that share a weight, are whole vectors; a row has more than DEEP * (HOLD - 1) of them and
+ *               at most DEEP * HOLD.  norm_backward with DW or DB: SPATIAL is 0 and there is one group of channels.
  * Bound by:     memory.
  */
 #ifndef VEC

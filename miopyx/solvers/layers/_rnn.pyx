@@ -91,7 +91,7 @@ cdef tuple _place(int slot, int64_t offset=0):
 cdef int64_t _kept_near = 0
 
 
-cdef int64_t _core_cache() noexcept:
+cdef int64_t _core_cache() except -1:
     """Bytes of a matrix that a core of a CPU keeps near: half of its second-level cache, states have the rest."""
     global _kept_near
     if _kept_near == 0:
@@ -99,7 +99,7 @@ cdef int64_t _core_cache() noexcept:
     return _kept_near
 
 
-cdef int64_t _step_flops(int64_t rows, int64_t numbers, int64_t cores, int64_t size) noexcept:
+cdef int64_t _step_flops(int64_t rows, int64_t numbers, int64_t cores, int64_t size) except -1:
     """What a core of a CPU could do while a step runs: of a matrix of so many numbers, which cores share."""
     cdef int64_t mine = ceil_div(numbers, cores)
     return mine * max(2 * rows, READING_NEAR) + max(0, min(mine, 2 * (mine - _core_cache() // size))) * READING_FAR

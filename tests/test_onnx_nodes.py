@@ -17,6 +17,11 @@ def normal(rng, shape, dtype):
     return rng.standard_normal(shape).astype(DTYPES[dtype])
 
 
+def is_rounded(got, truth, dtype, times=1, **words):
+    """Every element of `got` is the truth rounded to the type, subnormal numbers too, at most so many times."""
+    np.testing.assert_allclose(got.astype(float), truth, rtol=times * U[dtype], atol=FLOOR[dtype], **words)
+
+
 # Products of matrices: sums of small integers are exact, and rounded once to the type
 
 
@@ -33,7 +38,7 @@ def test_products(handle, rng, dtype, a, b):
         got, = run("MatMul", handle, [a, b], constants=constants)
         assert got.dtype == a.dtype
         assert got.shape == truth.shape
-        np.testing.assert_allclose(got.astype(float), truth, rtol=U[dtype])
+        is_rounded(got, truth, dtype)
 
 
 def test_products_of_matrices_that_are_repeated(handle, rng):
@@ -55,7 +60,7 @@ def test_gemm(handle, rng, dtype, amount):
         got, = run("Gemm", handle, [a, b] if c is None else [a, b, c], transA=turn_a, transB=turn_b, alpha=alpha,
                    beta=beta, constants=((1,) if c is None else (1, 2)) if constant else ())
         assert got.dtype == a.dtype
-        np.testing.assert_allclose(got.astype(float), truth, rtol=U[dtype], err_msg=str(cases[i]))
+        is_rounded(got, truth, dtype, err_msg=str(cases[i]))
 
 
 # Convolutions of integers are exact
@@ -253,10 +258,10 @@ def test_arithmetic(handle, rng, dtype, op):
         truth = function(x.astype(float), y.astype(float))
         got, = run(op, handle, [x, y])
         assert got.dtype == x.dtype
-        np.testing.assert_allclose(got.astype(float), truth, rtol=U[dtype])
+        is_rounded(got, truth, dtype)
     x, y = normal(rng, (2, 3, 4, 5), dtype), normal(rng, (3, 4), dtype)  # before opset 7 an attribute aligned them
     got, = run(op, handle, [x, y], 6, broadcast=1, axis=1)
-    np.testing.assert_allclose(got.astype(float), function(x.astype(float), y.astype(float)[..., None]), rtol=U[dtype])
+    is_rounded(got, function(x.astype(float), y.astype(float)[..., None]), dtype)
     small, more = np.arange(6).reshape(2, 3), np.arange(2)
     got, = run(op, handle, [small, more], 6, where="numpy", broadcast=1, axis=0)
     np.testing.assert_array_equal(got, function(small, more[:, None]))
@@ -277,12 +282,12 @@ def test_division_and_signs(handle, rng, dtype):
         for constants in ((), (1,)):
             got, = run("Div", handle, [x, y], constants=constants)
             # The reciprocal is rounded, too.
-            np.testing.assert_allclose(got.astype(float), x.astype(float) / float(y), rtol=2 * U[dtype])
+            is_rounded(got, x.astype(float) / float(y), dtype, 2)
     got, = run("Div", handle, [x, x], where="numpy")
     np.testing.assert_array_equal(got.astype(float), np.ones(x.shape))
     np.testing.assert_array_equal(run("Neg", handle, [x])[0], -x)
     got, = run("Sum", handle, [x, x, -x, x])
-    np.testing.assert_allclose(got.astype(float), 2 * x.astype(float), rtol=4 * U[dtype])
+    is_rounded(got, 2 * x.astype(float), dtype, 4)
     with np.errstate(divide="ignore"):
         got, = run("Div", handle, [x, np.zeros(1, x.dtype)], where="numpy")
     assert np.isinf(got.astype(float)).all()
@@ -358,8 +363,7 @@ def test_dropout(handle, rng, dtype):
         assert mask.dtype == np.bool_
         # Of 2,000 elements so many are kept that chance gives another number once in 10^12 times.
         assert abs(mask.mean() - 0.75) < 7 * np.sqrt(0.25 * 0.75 / 2000)
-        np.testing.assert_allclose(y.astype(float), np.where(mask, x.astype(float) / 0.75, 0), rtol=2 * U[dtype],
-                                   atol=2.0**-24 if dtype == "float16" else 0)  # subnormal halves
+        is_rounded(y, np.where(mask, x.astype(float) / 0.75, 0), dtype, 2)
     np.testing.assert_array_equal(mask, np.random.RandomState(7).uniform(0, 1, x.shape) >= 0.25)
     y, mask = run("Dropout", handle, [x, np.array(0, np.float32), training], outputs=2)
     np.testing.assert_array_equal(y, x)

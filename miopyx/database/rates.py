@@ -63,8 +63,8 @@ def read(path: Path) -> tuple[str, Rates]:
     return about, rates
 
 
-def of(info: DeviceInfo, solver: str, names: Sequence[str]) -> dict[str, float] | None:
-    """Return a solver's rates on a device, by name; None, after one warning, where no file has them.
+def known(info: DeviceInfo, solver: str, names: Sequence[str]) -> dict[str, float] | None:
+    """Return a solver's rates on a device, by name, None where no file has them.
 
     Files are read once a process.  A line without one of the names is of another version of the solver.
     """
@@ -77,9 +77,17 @@ def of(info: DeviceInfo, solver: str, names: Sequence[str]) -> dict[str, float] 
         line = rates.get(solver, {})
         if line.keys() >= set(names):
             return {name: line[name] for name in names}
-    logs.warn_once((KIND, family, solver), "%s is left out: no file has its rates on %s; `miopyx rates` makes one",
-                   solver, family, function=KIND)
     return None
+
+
+def of(info: DeviceInfo, solver: str, names: Sequence[str]) -> dict[str, float] | None:
+    """Return what `known` does, for a solver that is left out where that is None: it warns once."""
+    found = known(info, solver, names)
+    if found is None:
+        family = tables.family(info)
+        logs.warn_once((KIND, family, solver), "%s is left out: no file has its rates on %s; `miopyx rates` makes one",
+                       solver, family, function=KIND)
+    return found
 
 
 def forget() -> None:

@@ -1,4 +1,4 @@
-"""Files of rates, the choices that Hopper's gives, and `miopyx rates`: rates that are known come back from their times."""
+"""Files of rates, the choices by Hopper's, and `miopyx rates`: rates that are known come back from their times."""
 
 from __future__ import annotations
 
@@ -170,8 +170,8 @@ def times(truth, shapes, noise=0.0):
 @pytest.fixture(params=range(4))
 def truth(request):
     """Rates in microseconds: Hopper's, and others up to twice as large or small."""
-    rng = random.Random(request.param)
-    return {name: value * (1750 if name.endswith("_rate") else 1 / 1750) * 2 ** (rng.uniform(-1, 1) * (request.param > 0))
+    rng, most = random.Random(request.param), int(request.param > 0)
+    return {name: value * (1750 if name.endswith("_rate") else 1 / 1750) * 2 ** rng.uniform(-most, most)
             for name, value in HOPPER.items()}
 
 

@@ -149,8 +149,8 @@ cdef CostTable table_of(Device device):
 
 
 cdef CostTable _load(info):
-    folders = (paths.user_folder(), paths.system_folder())
-    return next(tables.readable([folder / file_name(info) for folder in folders if folder is not None], KIND, read), None)
+    files = [folder / file_name(info) for folder in (paths.user_folder(), paths.system_folder()) if folder is not None]
+    return next(tables.readable(files, KIND, read), None)
 
 
 def of(Device device not None):

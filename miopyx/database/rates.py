@@ -8,8 +8,8 @@ A file is called `<family>.rates.txt`; `miopyx rates` makes one on a device::
     #1a2b3c4d
 
 One line for a solver.  Its numbers are positive and in one unit of time, whichever: ways are compared with each other.
-The user's folder of databases comes before the system's, and this before the package's, since a solver that has no rates
-is left out.
+The user's folder of databases comes before the system's, and this before the package's: a solver without rates is left
+out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The `miopyx` command: `doctor` says which devices there are and work, `db`, `costs` and `rates` make and check files."""
+"""The `miopyx` command: `doctor` says which devices there are and work; `db`, `costs` and `rates` are about files."""
 
 from __future__ import annotations
 

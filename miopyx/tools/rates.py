@@ -87,8 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with Handle(arguments.device) as handle:
             info = handle.device.info
-            before = ratesfile.known(info, SOLVER, _rnn_nvidia.RATES)
-            found = measure(handle, arguments.shapes, before)
+        before = ratesfile.known(info, SOLVER, _rnn_nvidia.RATES)
+        found = measure(arguments.device, arguments.shapes, before)
         rates, spread = fit(found)
         about = f"device {info.name}, driver {info.driver_version}, {len(found)} times, in microseconds"
         if arguments.out is not None:
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
 # Measuring
 
 
-def measure(handle: Handle, shapes: int, start: dict[str, float] | None = None, steps: tuple[int, int] = STEPS,
+def measure(device: str | None, shapes: int, start: dict[str, float] | None = None, steps: tuple[int, int] = STEPS,
             layers: Sequence[Layer] = LAYERS, ways: Sequence[Way] = WAYS) -> list[Measured]:
     """Time so many ways to share layers out, and each of these layers with a launch a step.
 
@@ -122,20 +122,22 @@ def measure(handle: Handle, shapes: int, start: dict[str, float] | None = None, 
         On a device that has none of these kernels.
     """
     given = {**(start or dict.fromkeys(_rnn_nvidia.RATES, 1.0)), "launch": 1e30}
-    solver, units, found = _rnn_nvidia.NvRNN(), handle.device.compute_units, []
+    solver, found = _rnn_nvidia.NvRNN(), []
+    with Handle(device) as handle:
+        dev, units = handle.device, handle.device.compute_units
     _rnn_nvidia.use_rates(given)
     try:
         for layer, problem, team in possible(units, given, layers, ways):
             if len(found) >= shapes:
                 break
-            why = solver.why_not(handle.device, problem)
+            why = solver.why_not(dev, problem)
             if why is not None:
                 raise MIOpenNotImplementedError(f"{SOLVER} does not run on this device: {why}")
-            time = _step_time(handle, layer, steps, SOLVER)
+            time = _step_time(device, layer, steps, SOLVER)
             found += [] if time is None else [Measured(layer, team, units, time)]
         _rnn_nvidia.only_teams(NOBODY)
         for layer in sorted({one.layer for one in found}):
-            time = _step_time(handle, layer, steps, "OpenCLRNN")
+            time = _step_time(device, layer, steps, "OpenCLRNN")
             found += [] if time is None else [Measured(layer, None, units, time)]
     finally:
         _rnn_nvidia.only_teams()
@@ -174,19 +176,23 @@ def _plan(handle: Handle, layer: Layer, steps: int) -> tuple[Plan, TensorDescrip
     return plan, w
 
 
-def _step_time(handle: Handle, layer: Layer, steps: tuple[int, int], solver: str) -> float | None:
-    """Return the microseconds of a step, None where another solver takes the layer: not all clusters are possible."""
+def _step_time(device: str | None, layer: Layer, steps: tuple[int, int], solver: str) -> float | None:
+    """Return the microseconds of a step, None where another solver takes the layer: not all clusters are possible.
+
+    The handle is a new one: another would know the layer's last team.
+    """
     _, kind, hidden, batch = layer
     calls = []
-    for count in steps:
-        plan, w = _plan(handle, layer, count)
-        if plan.solver.name != solver:
-            return None
-        memory = {"w": handle.zeros(w.lens, kind)}
-        memory |= {name: handle.zeros((count, batch, hidden), kind) for name in "xy"}
-        plan.pack(memory["w"])
-        calls.append((plan, [memory[name] for name in plan.buffers]))
-    turns = [[_microseconds(handle, *call) for call in calls] for _ in range(TURNS + 1)][1:]  # the first warms up
+    with Handle(device) as handle:
+        for count in steps:
+            plan, w = _plan(handle, layer, count)
+            if plan.solver.name != solver:
+                return None
+            memory = {"w": handle.zeros(w.lens, kind)}
+            memory |= {name: handle.zeros((count, batch, hidden), kind) for name in "xy"}
+            plan.pack(memory["w"])
+            calls.append((plan, [memory[name] for name in plan.buffers]))
+        turns = [[_microseconds(handle, *call) for call in calls] for _ in range(TURNS + 1)][1:]  # the first warms up
     least, most = (statistics.median(times) for times in zip(*turns, strict=True))
     return max(most - least, 1e-3) / (steps[1] - steps[0])
 

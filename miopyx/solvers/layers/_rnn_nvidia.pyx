@@ -89,7 +89,7 @@ cdef double _time(const shape_t* at, const rates_t* r) noexcept nogil:
     return time * n.waves
 
 
-cdef int _compare(shape_t* best, shape_t at, const mx_rnn_problem* p, int64_t cores, const rates_t* rates,
+cdef int _compare(shape_t* best, shape_t at, const mx_rnn_problem* p, int64_t cores, const rates_t* by,
                   bint backward) noexcept nogil:
     """Take `at` for `best` where it fits and is faster; wm, ks and kept are chosen here."""
     cdef int64_t size = 4 if p.x.type == MX_FLOAT else 2, parts = 2 if p.x.type == MX_FLOAT else 1
@@ -128,7 +128,7 @@ cdef int _compare(shape_t* best, shape_t at, const mx_rnn_problem* p, int64_t co
                 n.streamed, n.all = streamed, streamed * min(at_once, blocks) * at.team
                 n.mma, n.chain = warps // 4 * mt * sp * 2 * nt * products, sp * 2 * products
                 n.pairs, n.warps, n.sent = pairs, warps, at.seqs * line * PIECE
-                at.time = _time(&at, rates)
+                at.time = _time(&at, by)
                 if best.time == 0 or at.time < best.time:
                     best[0] = at
             at.wm *= 2
@@ -136,7 +136,7 @@ cdef int _compare(shape_t* best, shape_t at, const mx_rnn_problem* p, int64_t co
     return 0
 
 
-cdef shape_t team_shape(const mx_rnn_problem* p, int64_t cores, const rates_t* rates, bint backward) noexcept:
+cdef shape_t team_shape(const mx_rnn_problem* p, int64_t cores, const rates_t* by, bint backward) noexcept:
     """The fastest team; its time is 0 where none is possible."""
     cdef shape_t best, at
     cdef int64_t step = PIECE // (4 if p.x.type == MX_FLOAT else 2)
@@ -150,22 +150,22 @@ cdef shape_t team_shape(const mx_rnn_problem* p, int64_t cores, const rates_t* r
             while at.team <= 16 and _only_cluster != 0:
                 at.units = up(ceil_div(p.hidden, at.team), step)
                 if (_only_team in (0, at.team) and (at.team - 1) * at.units < p.hidden):
-                    _compare(&best, at, p, cores, rates, backward)
+                    _compare(&best, at, p, cores, by, backward)
                 at.team *= 2
             at.cluster, at.units = False, step
             while at.units < p.hidden and _only_cluster != 1:
                 at.team = ceil_div(p.hidden, at.units)
                 if at.team <= cores and _only_team in (0, at.team):
-                    _compare(&best, at, p, cores, rates, backward)
+                    _compare(&best, at, p, cores, by, backward)
                 at.units += step
         at.seqs *= 2
     return best
 
 
-cdef double _step_time(const mx_rnn_problem* p, int64_t cores, const rates_t* rates) noexcept:
+cdef double _step_time(const mx_rnn_problem* p, int64_t cores, const rates_t* by) noexcept:
     """How long a step takes that is a launch of its own."""
-    return rates.launch + <double> p.batch * p.dirs * p.hidden * p.hidden * rnn_gates(p.mode) / (
-        rates.product_rate * cores)
+    return by.launch + <double> p.batch * p.dirs * p.hidden * p.hidden * rnn_gates(p.mode) / (
+        by.product_rate * cores)
 
 
 def team_of(RNNProblem problem not None, int64_t cores, dict given not None):

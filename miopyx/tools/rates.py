@@ -20,7 +20,7 @@ from miopyx import Handle, RNNDescriptor, SeqTensorDescriptor, TensorDescriptor,
 from miopyx.database import rates as ratesfile
 from miopyx.engine._plan import Plan
 from miopyx.errors import MIOpenError, MIOpenNotImplementedError, UnknownError
-from miopyx.problem._problem import Problem
+from miopyx.problem._rnn import RNNProblem
 from miopyx.solvers.layers import _rnn_nvidia
 
 from .costs import fitted
@@ -122,7 +122,8 @@ def measure(device: str | None, shapes: int, start: dict[str, float] | None = No
         On a device that has none of these kernels.
     """
     given = {**(start or dict.fromkeys(_rnn_nvidia.RATES, 1.0)), "launch": 1e30}
-    solver, found = _rnn_nvidia.NvRNN(), []
+    solver = _rnn_nvidia.NvRNN()
+    found: list[Measured] = []
     with Handle(device) as handle:
         dev, units = handle.device, handle.device.compute_units
     _rnn_nvidia.use_rates(given)
@@ -146,7 +147,7 @@ def measure(device: str | None, shapes: int, start: dict[str, float] | None = No
 
 
 def possible(units: int, given: dict[str, float], layers: Sequence[Layer] = LAYERS,
-             ways: Sequence[Way] = WAYS) -> Iterator[tuple[Layer, Problem, dict[str, Any]]]:
+             ways: Sequence[Way] = WAYS) -> Iterator[tuple[Layer, RNNProblem, dict[str, Any]]]:
     """Yield layers with a team that is possible for them, in an order that is always the same.
 
     Until the next one solvers may take this team alone.
@@ -158,6 +159,7 @@ def possible(units: int, given: dict[str, float], layers: Sequence[Layer] = LAYE
             for layer, (team, seqs, cluster, reads) in drawn:
                 _rnn_nvidia.only_teams(team, seqs, cluster, **({"kept": 1, "stored": 0} if reads else {}))
                 problem = _plan(host, layer, 1)[0].invoker.problem
+                assert isinstance(problem, RNNProblem)
                 shape = _rnn_nvidia.team_of(problem, units, given)
                 if shape is not None and (key := (layer, repr(shape))) not in seen:
                     seen.add(key)
@@ -193,7 +195,7 @@ def _step_time(device: str | None, layer: Layer, steps: tuple[int, int], solver:
             plan.pack(memory["w"])
             calls.append((plan, [memory[name] for name in plan.buffers]))
         turns = [[_microseconds(handle, *call) for call in calls] for _ in range(TURNS + 1)][1:]  # the first warms up
-    least, most = (statistics.median(times) for times in zip(*turns, strict=True))
+    least, most = (float(np.median(times)) for times in zip(*turns, strict=True))
     return max(most - least, 1e-3) / (steps[1] - steps[0])
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from miopyx.device.info import DeviceInfo
 
-    Rates = dict[str, dict[str, float]]
+Rates = dict[str, dict[str, float]]  # of each solver, by name
 
 KIND, VERSION = "rates", 1
 

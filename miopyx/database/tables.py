@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from miopyx.device.info import DeviceInfo
 
-    T = TypeVar("T")
+T = TypeVar("T")
 
 
 def family(info: DeviceInfo) -> str:

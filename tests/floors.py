@@ -29,7 +29,8 @@ FLOORS = (
     _floor("host", "the host path: structs and pointers in, numbers out; inner loops in C for each instruction set"),
     _floor("device", "finding, probing and ranking devices; the only importer of pyopencl"),
     _floor("runtime", "OpenCL entry points, buffers reduced to addresses and sizes, programs and their cache"),
-    _floor("database", "find-db and perf-db: records, the system's files, the user's, where they are"),
+    _floor("database", "find-db and perf-db: records, the system's files, the user's, where they are; rates of "
+           "a family of devices"),
     _floor("_core", "the contract: a device's facts, solvers, solutions as data"),
     _floor("engine", "what a repeated call touches: handles, invokers, plans, the workspace that a handle manages"),
     _floor("solvers", "one module a family with its three directions, one for each other operation; the registry"),

@@ -13,7 +13,9 @@ from test_rnn import GRU, LSTM, RELU, SEQUENCES, TANH, Case
 
 import miopyx
 from miopyx import RNNDescriptor, SeqTensorDescriptor, TensorDescriptor
+from miopyx.database import paths, rates
 from miopyx.solvers.layers import _rnn_nvidia as nv
+from miopyx.tools import rates as tool
 
 LENGTHS = (5, 5, 4, 4, 4, 3, 2, 2, 2, 1)
 # Groups of a team, sequences, whether it is a cluster, units; of matrices, fragments in registers and in local memory.
@@ -40,6 +42,7 @@ def hopper(opencl_name):
         if handle.device.info.isa != "sm90" or handle.device.info.cuda < 0:
             pytest.skip("needs a Hopper GPU and CUDA's driver")
         yield handle
+    rates.forget()  # what a test found in other folders
 
 
 def plans(case):
@@ -113,3 +116,27 @@ def test_a_device_without_room_for_a_cluster(hopper, rng, teams, monkeypatch):
     case = Case(hopper, "float16", rng, LSTM, hidden=20, lengths=(3, 2))
     assert {plan.solver.name for plan in plans(case)} == {"OpenCLRNN"}
     case.check()
+
+
+def test_without_rates(hopper, rng, monkeypatch, setting, tmp_path):
+    """A file that is broken and no other: another solver runs it."""
+    (tmp_path / "nv-sm90.rates.txt").write_text("miopyx rates 1\n")
+    monkeypatch.setattr(paths, "PACKAGE", tmp_path / "nowhere")
+    setting(MIOPEN_SYSTEM_DB_PATH=tmp_path)
+    rates.forget()
+    case = Case(hopper, "float16", rng, LSTM, hidden=20, lengths=(3, 2))
+    assert {plan.solver.name for plan in plans(case)} == {"OpenCLRNN"}
+    case.check()
+
+
+def test_rates_are_measured(hopper, opencl_name):
+    """A layer shared out in three ways, and a launch a step."""
+    layers, ways = [("miopenLSTM", "float16", 32, 4)], [(1, 8, 1, False), (2, 8, 1, True), (2, 8, 0, False)]
+    found = tool.measure(opencl_name, 8, None, (2, 4), layers, ways)
+    teams = [one.team for one in found]
+    assert sorted((team["team"], team["cluster"], team["counts"]["streamed"] > 0) for team in teams[:-1]) == [
+        (1, True, False), (2, False, False), (2, True, True)]
+    assert teams[-1] is None, "a launch a step"
+    assert all(one.time > 0 for one in found)
+    again = tool.measure(opencl_name, 1, None, (2, 4), layers, ways)
+    assert [one.team for one in again] == [teams[0], None], "the same order each time"

@@ -22,14 +22,12 @@ from miopyx.solvers.conv._base cimport MOST_TERMS, ConvOffer, ConvSolver
 from collections import namedtuple
 from math import isfinite
 
-from miopyx.database import paths
+from miopyx.database import paths, tables
 from miopyx.errors import InvalidValueError
 from miopyx.solvers import registry
-from miopyx.values import logs
 
-VERSION = 1
+KIND, VERSION = "costs", 1
 ANY_BITS = 0  # of a line for the types that have none of their own
-cdef bytes _FIRST = b"miopyx costs"
 
 Line = namedtuple("Line", ("solver", "bits", "spread", "fitted", "costs"))
 
@@ -102,25 +100,17 @@ cdef class CostTable:
         return None if row is None else row.spread
 
 
-def family(info):
-    """Return the family of a device: its name without the number of compute units."""
-    return info.name.rpartition("_")[0]
-
-
 def file_name(info):
-    return f"{family(info)}.costs.txt"
+    return tables.file_name(info, KIND)
 
 
 def write(path, about, lines):
     """Write a table."""
-    import zlib
-
-    text = [f"{_FIRST.decode()} {VERSION}", about]
+    text = []
     for line in lines:
         costs = " ".join(f"{name}={value:.6g}" for name, value in line.costs.items() if value)
         text.append(f"{line.solver} {line.bits} {line.spread:.3g} {line.fitted} {costs}")
-    body = ("\n".join(text) + "\n").encode()
-    path.write_bytes(body + b"#%08x\n" % zlib.crc32(body))
+    tables.write(path, KIND, VERSION, about, text)
 
 
 def read(path):
@@ -132,37 +122,19 @@ def read(path):
     InvalidValueError
         For a file that is none, has another version or was changed.
     """
-    import zlib
-
-    with open(path, "rb", buffering=0) as file:
-        data = file.read()
+    found = []
     try:
-        return CostTable(*_parsed(data, zlib.crc32), str(path))
+        about, lines = tables.read(path, KIND, VERSION)
+        for text in lines:
+            solver, bits, spread, fitted, *costs = text.split(" ")
+            pairs = [cost.split("=") for cost in costs if cost]
+            line = Line(solver, int(bits), float(spread), int(fitted), {name: float(value) for name, value in pairs})
+            if not all([isfinite(value) and value >= 0 for value in (line.spread, *line.costs.values())]):
+                raise ValueError(f"a cost of {solver} is no number")
+            found.append(line)
     except ValueError as e:
         raise InvalidValueError(f"no cost table: {e}", "path", str(path), f"a file of version {VERSION}") from None
-
-
-cdef tuple _parsed(bytes data, crc32):
-    cdef bytes first, body
-    cdef Py_ssize_t seal = max(0, len(data) - 10)
-    first, _, _ = data.partition(b"\n")
-    if not first.startswith(_FIRST + b" "):
-        raise ValueError("another kind of file")
-    if first != b"%b %d" % (_FIRST, VERSION):
-        raise ValueError(f"version {first[len(_FIRST) + 1:][:20].decode('ascii', 'replace')}")
-    body = data[:seal]
-    if data[seal:] != b"#%08x\n" % crc32(body):
-        raise ValueError("its checksum is another")
-    lines = body.decode().splitlines()
-    found = []
-    for text in lines[2:]:
-        solver, bits, spread, fitted, *costs = text.split(" ")
-        pairs = [cost.split("=") for cost in costs if cost]
-        line = Line(solver, int(bits), float(spread), int(fitted), {name: float(value) for name, value in pairs})
-        if not all([isfinite(value) and value >= 0 for value in (line.spread, *line.costs.values())]):
-            raise ValueError(f"a cost of {solver} is no number")
-        found.append(line)
-    return found, lines[1] if len(lines) > 1 else ""
+    return CostTable(found, about, str(path))
 
 
 cdef dict _tables = {}
@@ -177,17 +149,8 @@ cdef CostTable table_of(Device device):
 
 
 cdef CostTable _load(info):
-    for folder in (paths.user_folder(), paths.system_folder()):
-        if folder is None:
-            continue
-        path = folder / file_name(info)
-        try:
-            return read(path)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except (OSError, InvalidValueError) as e:
-            logs.warn_once(str(path), "%s is passed over: %s", path, e, function="costs")
-    return None
+    files = [folder / file_name(info) for folder in (paths.user_folder(), paths.system_folder()) if folder is not None]
+    return next(tables.readable(files, KIND, read), None)
 
 
 def of(Device device not None):

@@ -1,4 +1,4 @@
-"""The `miopyx` command: `doctor` says which devices there are and work, `db` and `costs` make and check files."""
+"""The `miopyx` command: `doctor` says which devices there are and work; `db`, `costs` and `rates` are about files."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from miopyx.values import config
 
 from . import costs as coststool
 from . import db, pipes
+from . import rates as ratestool
 
 _GET_A_CPU_RUNTIME = ("apt-get install pocl-opencl-icd (Debian, Ubuntu), "
                       "or pip install intel-opencl-rt intel-cmplr-lib-rt (x86-64)")
@@ -39,6 +40,7 @@ def _main(argv: Sequence[str] | None) -> int:
     doctor.add_argument("--forget", action="store_true", help="drop the cached verdicts first and try each device anew")
     db.add_commands(commands)
     coststool.add_command(commands)
+    ratestool.add_command(commands)
     arguments = parser.parse_args(argv)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -47,6 +49,8 @@ def _main(argv: Sequence[str] | None) -> int:
         return db.run(arguments)
     if arguments.command == "costs":
         return coststool.run(arguments)
+    if arguments.command == "rates":
+        return ratestool.run(arguments)
     try:
         if arguments.forget:
             count = devices.forget_verdicts()

@@ -203,13 +203,13 @@ def fit(problems: Iterable[Measured]) -> list[_costs.Line]:
         assert isinstance(solver, ConvSolver)
         terms, times = np.array([pair[0] for pair in pairs]), np.array([pair[1] for pair in pairs])
         least_costs = np.array([least if term == LAUNCH else 0 for term in solver.cost_names])
-        costs, spread = _fitted(terms, times, least_costs)
+        costs, spread = fitted(terms, times, least_costs)
         lines.append(_costs.Line(name, bits, spread, len(pairs),
                                  {term: float(cost) for term, cost in zip(solver.cost_names, costs, strict=True)}))
     return lines
 
 
-def _fitted(terms: NDArray[np.float64], times: NDArray[np.float64],
+def fitted(terms: NDArray[np.float64], times: NDArray[np.float64],
             least: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
     """Return costs of terms, `least` at least, and the spread of the logarithm of predicted by measured times.
 

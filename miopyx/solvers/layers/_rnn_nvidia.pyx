@@ -12,6 +12,8 @@ from miopyx.values._types cimport MX_DOUBLE, MX_FLOAT, MX_RNN_BACKWARD_DATA, MX_
 from ._common cimport OpenCLLayer
 from ._rnn cimport RNNOffer, mx_rnn
 
+from miopyx.database import rates
+
 cdef enum:
     PIECE = 16                 # bytes that a work-item sends at once
     SEGMENT = 4                # pieces of k that a warp takes at once
@@ -19,25 +21,43 @@ cdef enum:
     REGISTERS = 1 << 16        # of all work-items of a group
     MOST_REGISTERS = 255       # of one
     OTHERS = 36                # registers that hold no number of the layer's
-    ALONE = 6000               # cycles of a launch
-    RATE = 64                  # products of floats by a compute unit in one, of a kernel that has one step
     LONGEST = 1 << 14          # units, whose square times the gates has 32 bits
-    # Cycles of a step, by which teams are compared.  From PTX's throughputs, and what was measured on an H200.
-    STEP = 300                 # of cells
-    MMA = 6                    # of a product of a warp
-    LATENCY = 33               # of one that waits for the one before
-    LOCAL_RATE = 128           # bytes of local memory in one
-    MEMORY_RATE = 48           # bytes that a group reads from global memory
-    CACHE_RATE = 3000          # that all do
-    CLUSTER_RATE = 32          # bytes that it sends to a cluster
-    CLUSTER_STEP = 700         # until a cluster has what was sent
-    MEMORY_STEP = 2200         # until a team that is none has
+
+# What a device's file of rates has: how long what a step does takes, by which teams are compared.
+cdef struct rates_t:
+    double launch              # of a kernel that has one step,
+    double product_rate        # in which a compute unit does so many products of floats in a unit of time
+    double step                # of cells,
+    double pair                # and of each pair of a unit and a sequence that a work-item has
+    double warp                # of a group that waits for its warps, for each
+    double mma                 # of a product of a warp,
+    double chain               # and of one that waits for the one before
+    double local_rate          # bytes of local memory in a unit of time
+    double memory_rate         # bytes that a group reads from global memory,
+    double cache_rate          # and that all do
+    double cluster_rate        # bytes that a group sends to a cluster
+    double cluster_step        # until a cluster has what was sent
+    double memory_step         # until a team that is none has
+
+# What a step of a team does.
+cdef struct counts_t:
+    double waves               # how often, since not all teams run at once
+    double mma, chain          # products of warps of a quarter of a compute unit, and those that wait for each other
+    double pairs, warps
+    double local               # bytes of local memory
+    double streamed, all       # bytes of the matrix that a group reads, and all groups
+    double sent                # bytes
 
 # How a layer is shared out, as layers/rnn_nvidia.cl has it.
 cdef struct shape_t:
     int64_t team, units, seqs, wm, ks, kept, stored, fragments
     bint cluster
-    double cycles              # 0 where there is none
+    double time                # 0 where there is none
+    counts_t counts
+
+cdef rates_t _none
+RATES = tuple(_none)           # their names
+cdef dict _given = None
 
 cdef int64_t _only_team = 0, _only_seqs = 0, _most_kept = MOST_REGISTERS, _most_stored = LOCAL
 cdef int _only_cluster = -1
@@ -51,7 +71,26 @@ def only_teams(int64_t team=0, int64_t seqs=0, int cluster=-1, int64_t kept=MOST
     _only_team, _only_seqs, _only_cluster, _most_kept, _most_stored = team, seqs, cluster, kept, stored
 
 
-cdef int _compare(shape_t* best, shape_t at, const mx_rnn_problem* p, int64_t cores, bint backward) noexcept nogil:
+def use_rates(dict given=None):
+    """Take these rates on any device; for tests, and while a device's own are measured.  None: the device's."""
+    global _given
+    _given = given
+
+
+cdef double _time(const shape_t* at, const rates_t* r) noexcept nogil:
+    """How long a step takes."""
+    cdef const counts_t* n = &at.counts
+    cdef double busy = n.local / r.local_rate + max(n.streamed / r.memory_rate, n.all / r.cache_rate)
+    cdef double time = busy + max(n.mma * r.mma, n.chain * r.chain) + (r.step + n.pairs * r.pair) + n.warps * r.warp
+    if at.team > 1 and at.cluster:
+        time += r.cluster_step + n.sent / r.cluster_rate
+    elif at.team > 1:
+        time += r.memory_step + n.sent / r.memory_rate
+    return time * n.waves
+
+
+cdef int _compare(shape_t* best, shape_t at, const mx_rnn_problem* p, int64_t cores, const rates_t* by,
+                  bint backward) noexcept nogil:
     """Take `at` for `best` where it fits and is faster; wm, ks and kept are chosen here."""
     cdef int64_t size = 4 if p.x.type == MX_FLOAT else 2, parts = 2 if p.x.type == MX_FLOAT else 1
     cdef int64_t products = 3 if p.x.type == MX_FLOAT else 1, gates = rnn_gates(p.mode), nt = at.seqs // 8
@@ -59,14 +98,14 @@ cdef int _compare(shape_t* best, shape_t at, const mx_rnn_problem* p, int64_t co
     cdef int64_t pieces = at.units * (gates if backward else 1) * size // PIECE, line = at.team * pieces
     cdef int64_t segments = ceil_div(line, SEGMENT), blocks = ceil_div(p.batch, at.seqs) * p.dirs
     cdef int64_t warps = 4, mt, sp, group, pairs, others, streamed, lines, left, at_once
+    cdef counts_t* n = &at.counts
     cdef bint direct
-    cdef double busy, wait, waves
     at_once = max(1, cores // at.team)
     if at.cluster and at.team > 1:
         at_once = max(1, at_once - at_once // 8)     # clusters do not cross the border of a GPC
     elif at.team > 1 and blocks > at_once:
         return 0
-    waves = ceil_div(blocks, at_once)
+    n.waves = ceil_div(blocks, at_once)
     while warps <= 16:
         at.wm = 1
         while at.wm <= warps:
@@ -84,30 +123,24 @@ cdef int _compare(shape_t* best, shape_t at, const mx_rnn_problem* p, int64_t co
             if at.kept >= 1 and left >= 0 and mt * nt <= 16 and (at.wm == 1 or tiles > at.wm // 2):
                 at.stored = min(at.fragments - at.kept, left // (group * PIECE), _most_stored)
                 streamed = (at.fragments - at.kept - at.stored) * group * PIECE
-                busy = ((0 if direct else at.wm * at.seqs * line * PIECE) + 2 * at.ks * rows * at.seqs * 4
-                        + at.stored * group * PIECE) / <double> LOCAL_RATE
-                if streamed > 0:
-                    busy += max(streamed / <double> MEMORY_RATE, streamed * min(at_once, blocks) * at.team
-                                / <double> CACHE_RATE)
-                wait = max(warps // 4 * mt * sp * 2 * nt * products * MMA, sp * 2 * products * LATENCY)
-                at.cycles = busy + wait + STEP * (1 + 0.5 * pairs) + 12 * warps
-                if at.team > 1 and at.cluster:
-                    at.cycles += CLUSTER_STEP + at.seqs * line * PIECE / <double> CLUSTER_RATE
-                elif at.team > 1:
-                    at.cycles += MEMORY_STEP + at.seqs * line * PIECE / <double> MEMORY_RATE
-                at.cycles *= waves
-                if best.cycles == 0 or at.cycles < best.cycles:
+                n.local = ((0 if direct else at.wm * at.seqs * line * PIECE) + 2 * at.ks * rows * at.seqs * 4
+                           + at.stored * group * PIECE)
+                n.streamed, n.all = streamed, streamed * min(at_once, blocks) * at.team
+                n.mma, n.chain = warps // 4 * mt * sp * 2 * nt * products, sp * 2 * products
+                n.pairs, n.warps, n.sent = pairs, warps, at.seqs * line * PIECE
+                at.time = _time(&at, by)
+                if best.time == 0 or at.time < best.time:
                     best[0] = at
             at.wm *= 2
         warps *= 2
     return 0
 
 
-cdef shape_t team_shape(const mx_rnn_problem* p, int64_t cores, bint backward) noexcept:
-    """The fastest team; its cycles are 0 where none is possible."""
+cdef shape_t team_shape(const mx_rnn_problem* p, int64_t cores, const rates_t* by, bint backward) noexcept:
+    """The fastest team; its time is 0 where none is possible."""
     cdef shape_t best, at
     cdef int64_t step = PIECE // (4 if p.x.type == MX_FLOAT else 2)
-    best.cycles = 0
+    best.time = 0
     at.seqs = 8
     while at.seqs <= 32:
         if at.seqs > 8 and at.seqs >= 2 * p.batch and _only_seqs == 0:
@@ -117,16 +150,31 @@ cdef shape_t team_shape(const mx_rnn_problem* p, int64_t cores, bint backward) n
             while at.team <= 16 and _only_cluster != 0:
                 at.units = up(ceil_div(p.hidden, at.team), step)
                 if (_only_team in (0, at.team) and (at.team - 1) * at.units < p.hidden):
-                    _compare(&best, at, p, cores, backward)
+                    _compare(&best, at, p, cores, by, backward)
                 at.team *= 2
             at.cluster, at.units = False, step
             while at.units < p.hidden and _only_cluster != 1:
                 at.team = ceil_div(p.hidden, at.units)
                 if at.team <= cores and _only_team in (0, at.team):
-                    _compare(&best, at, p, cores, backward)
+                    _compare(&best, at, p, cores, by, backward)
                 at.units += step
         at.seqs *= 2
     return best
+
+
+cdef double _step_time(const mx_rnn_problem* p, int64_t cores, const rates_t* by) noexcept:
+    """How long a step takes that is a launch of its own."""
+    return by.launch + <double> p.batch * p.dirs * p.hidden * p.hidden * rnn_gates(p.mode) / (
+        by.product_rate * cores)
+
+
+def team_of(RNNProblem problem not None, int64_t cores, dict given not None):
+    """Return how a layer is shared out on a device of so many units by these rates, what a step does, and whether
+    that takes less time than a launch a step; None where no team is possible.
+    """
+    cdef rates_t by = given
+    cdef shape_t shape = team_shape(&problem.c, cores, &by, problem.c.what == MX_RNN_BACKWARD_DATA)
+    return None if shape.time == 0 else {**shape, "faster": shape.time <= _step_time(&problem.c, cores, &by)}
 
 
 cdef class NvRNN(OpenCLLayer):
@@ -141,6 +189,7 @@ cdef class NvRNN(OpenCLLayer):
 
     cdef str _choose(self, Device dev, const mx_rnn_problem* p, shape_t* shape):
         """Choose the team; what stands against it, or None."""
+        cdef rates_t by
         if not has_wgmma(dev) or dev.info.cuda < 0:
             return "needs clusters of Hopper's, which CUDA's driver launches"
         if p.layers == 0 or p.what not in (MX_RNN_FORWARD, MX_RNN_BACKWARD_DATA):
@@ -149,11 +198,14 @@ cdef class NvRNN(OpenCLLayer):
             return "no tensor cores for double precision"
         if p.hidden > LONGEST:
             return "too many units"
-        shape[0] = team_shape(p, dev.compute_units, p.what == MX_RNN_BACKWARD_DATA)
-        if shape.cycles == 0:
+        given = _given if _given is not None else rates.of(dev.info, self.name, RATES)
+        if given is None:
+            return "no file has rates of the device's family"
+        by = given
+        shape[0] = team_shape(p, dev.compute_units, &by, p.what == MX_RNN_BACKWARD_DATA)
+        if shape.time == 0:
             return "no team has enough groups for the sequences"
-        if shape.cycles > ALONE + <double> p.batch * p.dirs * p.hidden * p.hidden * rnn_gates(p.mode) / (
-                RATE * dev.compute_units):
+        if shape.time > _step_time(p, dev.compute_units, &by):
             return "a launch a step is faster"
         return None
 

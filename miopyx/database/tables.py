@@ -1,0 +1,81 @@
+"""Text files of a device's family, with what was measured there and solvers choose by.
+
+::
+
+    miopyx KIND VERSION
+    where the numbers come from
+    NAME ...
+    #1a2b3c4d
+
+The last line is a CRC-32 of all before; a file is called `<family>.KIND.txt`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from miopyx.errors import InvalidValueError
+from miopyx.values import logs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from miopyx.device.info import DeviceInfo
+
+T = TypeVar("T")
+
+
+def family(info: DeviceInfo) -> str:
+    """Return the family of a device: its name without the number of compute units."""
+    return info.name.rpartition("_")[0]
+
+
+def file_name(info: DeviceInfo, kind: str) -> str:
+    """Return the name of a family's file."""
+    return f"{family(info)}.{kind}.txt"
+
+
+def write(path: Path, kind: str, version: int, about: str, lines: Iterable[str]) -> None:
+    """Write a file."""
+    import zlib
+
+    body = "".join(f"{line}\n" for line in (f"miopyx {kind} {version}", about, *lines)).encode()
+    path.write_bytes(body + b"#%08x\n" % zlib.crc32(body))
+
+
+def read(path: Path, kind: str, version: int) -> tuple[str, list[str]]:
+    """Return where a file's numbers come from, and its lines.
+
+    Raises
+    ------
+    OSError
+    ValueError
+        For a file that is none, has another version or was changed.
+    """
+    import zlib
+
+    with open(path, "rb", buffering=0) as file:
+        data = file.read()
+    first, _, _ = data.partition(b"\n")
+    start = f"miopyx {kind}".encode()
+    if not first.startswith(start + b" "):
+        raise ValueError("another kind of file")
+    if first != b"%b %d" % (start, version):
+        raise ValueError(f"version {first[len(start) + 1:][:20].decode('ascii', 'replace')}")
+    seal = max(0, len(data) - 10)
+    if data[seal:] != b"#%08x\n" % zlib.crc32(data[:seal]):
+        raise ValueError("its checksum is another")
+    lines = data[:seal].decode().splitlines()
+    return lines[1] if len(lines) > 1 else "", lines[2:]
+
+
+def readable(paths: Iterable[Path], kind: str, reader: Callable[[Path], T]) -> Iterator[T]:
+    """Yield what `reader` makes of those files that are there; what cannot be read is passed over with a warning."""
+    for path in paths:
+        try:
+            yield reader(path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, InvalidValueError) as e:
+            logs.warn_once(str(path), "%s is passed over: %s", path, e, function=kind)

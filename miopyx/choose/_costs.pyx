@@ -94,10 +94,30 @@ cdef class CostTable:
         time = self.time(offer)
         return None if time < 0 else time
 
+    cdef double spread_of(self, Offer offer) except? -2:
+        cdef _Row row = self.row(offer)
+        return -1 if row is None else row.spread
+
     def spread(self, Offer offer not None):
         """Return how far predictions were off, as the spread of the times' logarithm; None where nothing is known."""
-        cdef _Row row = self.row(offer)
-        return None if row is None else row.spread
+        spread = self.spread_of(offer)
+        return None if spread < 0 else spread
+
+
+def text_of(line):
+    """Return the words of a line."""
+    costs = [f"{name}={value:.6g}" for name, value in line.costs.items() if value]
+    return " ".join([line.solver, str(line.bits), f"{line.spread:.3g}", str(line.fitted), *costs])
+
+
+def line_of(words):
+    """Return the line of some words, or raise ValueError."""
+    solver, bits, spread, fitted, *costs = words
+    pairs = [cost.split("=") for cost in costs if cost]
+    line = Line(solver, int(bits), float(spread), int(fitted), {name: float(value) for name, value in pairs})
+    if not all([isfinite(value) and value >= 0 for value in (line.spread, *line.costs.values())]):
+        raise ValueError(f"a cost of {solver} is no number")
+    return line
 
 
 def file_name(info):
@@ -106,11 +126,7 @@ def file_name(info):
 
 def write(path, about, lines):
     """Write a table."""
-    text = []
-    for line in lines:
-        costs = " ".join(f"{name}={value:.6g}" for name, value in line.costs.items() if value)
-        text.append(f"{line.solver} {line.bits} {line.spread:.3g} {line.fitted} {costs}")
-    tables.write(path, KIND, VERSION, about, text)
+    tables.write(path, KIND, VERSION, about, [text_of(line) for line in lines])
 
 
 def read(path):
@@ -122,16 +138,9 @@ def read(path):
     InvalidValueError
         For a file that is none, has another version or was changed.
     """
-    found = []
     try:
         about, lines = tables.read(path, KIND, VERSION)
-        for text in lines:
-            solver, bits, spread, fitted, *costs = text.split(" ")
-            pairs = [cost.split("=") for cost in costs if cost]
-            line = Line(solver, int(bits), float(spread), int(fitted), {name: float(value) for name, value in pairs})
-            if not all([isfinite(value) and value >= 0 for value in (line.spread, *line.costs.values())]):
-                raise ValueError(f"a cost of {solver} is no number")
-            found.append(line)
+        found = [line_of(text.split(" ")) for text in lines]
     except ValueError as e:
         raise InvalidValueError(f"no cost table: {e}", "path", str(path), f"a file of version {VERSION}") from None
     return CostTable(found, about, str(path))

@@ -11,8 +11,9 @@ cdef class Candidate:
     cdef readonly Solver solver        # the offer's
     cdef readonly double time          # milliseconds
     cdef readonly int64_t workspace    # bytes, the offer's
-    cdef readonly str source           # "found" (by this handle), "user", "system", "costs", "index", "forced"
+    cdef readonly str source           # "found" (by this handle), "user", "system", "model", "costs", "index", "forced"
     cdef readonly bint measured        # found, or from a database
+    cdef readonly bint predicted       # a time by a model or a cost table
 
     cdef tuple _all(self)
 

@@ -8,6 +8,7 @@ from miopyx.database._records cimport FindRecord as StoredRecord
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.solvers.conv._base cimport ConvOffer
 from ._costs cimport CostTable, table_of
+from ._model cimport Model, model_of
 from ._survey cimport Refusal, Survey
 
 from miopyx.values import config
@@ -31,13 +32,15 @@ cdef class Candidate:
     time : float
         Milliseconds.
     source : str
-        "found" (by this handle), "user" or "system" (a database), "costs" or "index" (estimated), "forced".
+        "found" (by this handle), "user" or "system" (a database), "model" or "costs" (a predicted time), "index" (a
+        rank), "forced".
     """
 
     def __init__(self, Offer offer not None, double time, str source not None):
         self.offer, self.solver, self.workspace = offer, offer.solver, offer.workspace
         self.time, self.source = time, source
         self.measured = source in ("found", "user", "system")
+        self.predicted = source in ("model", "costs")
 
     cdef tuple _all(self):
         return self.solver, self.time, self.workspace, self.source
@@ -207,7 +210,7 @@ cdef Candidate _estimated(Offer offer):
     """A candidate by its index, made without the constructor: choosing makes one of each that applies."""
     cdef Candidate made = Candidate.__new__(Candidate)
     made.offer, made.solver, made.workspace = offer, offer.solver, offer.workspace
-    made.time, made.source, made.measured = 10.0 / offer.index, "index", False
+    made.time, made.source, made.measured, made.predicted = 10.0 / offer.index, "index", False, False
     return made
 
 
@@ -253,20 +256,29 @@ cdef list _predicted(list offers):
     return times
 
 
-cdef list _by_costs(Survey survey):
+cdef list _dynamic(Survey survey):
+    cdef Offer offer
+    return [offer for offer in survey.able() if offer.solver.dynamic]
+
+
+cdef list _ranked(list offers, list times, str source):
+    """Candidates by predicted microseconds, -1 for last resorts, which go by their index."""
     cdef Offer offer
     cdef double time
-    cdef list offers = [offer for offer in survey.able() if offer.solver.dynamic], ranked = []
-    cdef list times = _predicted(offers)
-    if times is None:
-        return ranked
+    cdef list ranked = []
     for offer, time in zip(offers, times):
         if time >= 0:
-            ranked.append(Candidate(offer, time * 1e-3, "costs"))
+            ranked.append(Candidate(offer, time * 1e-3, source))
         elif offer.index > 0:
-            ranked.append(Candidate(offer, 10.0 / offer.index, "index"))
+            ranked.append(_estimated(offer))
     _sort(ranked, _by_rank)
     return ranked
+
+
+cdef list _by_costs(Survey survey):
+    cdef list offers = _dynamic(survey)
+    cdef list times = _predicted(offers)
+    return [] if times is None else _ranked(offers, times, "costs")
 
 
 def by_costs(Survey survey not None):
@@ -290,7 +302,24 @@ def worth_timing(list offers not None):
     return [offer for offer, time in zip(offers, times) if time <= limit]
 
 
-MODELS = ()  # learned rankings; an empty answer means that the model does not know the problem
+cdef list _by_model(Survey survey):
+    cdef Model model
+    cdef list offers, times = []
+    if not models_asked():
+        return []
+    model = model_of(survey.device)
+    if model is None:
+        return []
+    offers = _dynamic(survey)
+    return _ranked(offers, times, "model") if model.times(offers, times) else []
+
+
+def by_model(Survey survey not None):
+    """Return what can run a problem, best first by the times that the device's model predicts.
+
+    Nothing where the device has no model, it is switched off, or it is unsure of the problem.
+    """
+    return _by_model(survey)
 
 
 def models_asked():
@@ -300,30 +329,31 @@ def models_asked():
 
 def ranked_by(Survey survey not None):
     """Return who ranks what was not measured, for explanations."""
-    cdef CostTable table
+    cdef CostTable table = table_of(survey.device)
+    cdef Model model = model_of(survey.device)
     cdef Offer o
     cdef list unknown
-    if any([c.source == "costs" for c in _by_costs(survey)]):
-        table = table_of(survey.device)
-        return f"the cost table {table.path} ({table.about})"
+    cdef str why
+    if _by_model(survey):
+        return f"the model {model.path} ({model.about})"
     if not _MODELS_BUILT:
-        return "the throughput index (built without models)"
-    if not models_asked():
-        return "the throughput index (models are switched off)"
-    table = table_of(survey.device)
+        why = "built without models"
+    elif not models_asked():
+        why = "models are switched off"
+    elif model is not None:
+        why = f"the model {model.path} is unsure"
+    else:
+        why = "no model"
+    if _by_costs(survey):
+        return f"the cost table {table.path} ({table.about}; {why})"
     if table is None:
-        return "the throughput index (no cost table for this device)"
+        return f"the throughput index ({why}, no cost table for this device)"
     unknown = [o.solver.name for o in survey.able() if not o.solver.last_resort and table.time(o) < 0]
-    return f"the throughput index (the cost table {table.path} lacks {', '.join(unknown)})"
+    return f"the throughput index ({why}, the cost table {table.path} lacks {', '.join(unknown)})"
 
 
 cdef list _rank(Survey survey):
-    if MODELS and models_asked():
-        for model in MODELS:
-            ranked = model(survey)
-            if ranked:
-                return ranked
-    return _by_costs(survey) or _by_index(survey)
+    return _by_model(survey) or _by_costs(survey) or _by_index(survey)
 
 
 def rank(Survey survey not None):

@@ -45,7 +45,7 @@ class Explanation(NamedTuple):
 
     def __str__(self) -> str:
         c = self.chosen
-        time = f", {c.time:.4g} ms{'' if c.measured else ' predicted'}" if c.measured or c.source == "costs" else ""
+        time = f", {c.time:.4g} ms{'' if c.measured else ' predicted'}" if c.measured or c.predicted else ""
         lines = [
             f"{self.problem} on {self.device}",
             f"solver    {c.solver.id}/{c.solver.name} ({self.origin}{time})",
@@ -99,7 +99,7 @@ def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Can
 def _about(candidate: Candidate) -> str:
     if candidate.measured:
         return f"{candidate.time:.4g} ms measured"
-    if candidate.source == "costs":
+    if candidate.predicted:
         return f"{candidate.time:.4g} ms predicted"
     return f"index {10 / candidate.time:.3g}"
 

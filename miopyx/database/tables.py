@@ -12,10 +12,11 @@ The last line is a CRC-32 of all before; a file is called `<family>.KIND.txt`.
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, TypeVar
 
 from miopyx.errors import InvalidValueError
-from miopyx.values import logs
+from miopyx.values import config, logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -37,11 +38,17 @@ def file_name(info: DeviceInfo, kind: str) -> str:
 
 
 def write(path: Path, kind: str, version: int, about: str, lines: Iterable[str]) -> None:
-    """Write a file."""
+    """Write a file, whole or not at all."""
     import zlib
 
     body = "".join(f"{line}\n" for line in (f"miopyx {kind} {version}", about, *lines)).encode()
-    path.write_bytes(body + b"#%08x\n" % zlib.crc32(body))
+    put(path, body + b"#%08x\n" % zlib.crc32(body))
+
+
+def put(path: Path, data: bytes) -> None:
+    """Write a file's bytes, whole or not at all."""
+    if not config.write_atomically(path, data):
+        raise OSError(errno.EIO, "cannot be written", str(path))
 
 
 def read(path: Path, kind: str, version: int) -> tuple[str, list[str]]:

@@ -16,7 +16,7 @@ from miopyx.errors import MIOpenError
 from miopyx.values import config
 
 from . import costs as coststool
-from . import db, pipes
+from . import db, pipes, train
 from . import rates as ratestool
 
 _GET_A_CPU_RUNTIME = ("apt-get install pocl-opencl-icd (Debian, Ubuntu), "
@@ -41,16 +41,16 @@ def _main(argv: Sequence[str] | None) -> int:
     db.add_commands(commands)
     coststool.add_command(commands)
     ratestool.add_command(commands)
+    train.add_command(commands)
     arguments = parser.parse_args(argv)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # drivers may report names the terminal cannot show
     if arguments.command == "db":
         return db.run(arguments)
-    if arguments.command == "costs":
-        return coststool.run(arguments)
-    if arguments.command == "rates":
-        return ratestool.run(arguments)
+    if arguments.command != "doctor":
+        code: int = arguments.run(arguments)
+        return code
     try:
         if arguments.forget:
             count = devices.forget_verdicts()

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from miopyx._core import Device
-from miopyx.choose import _costs
+from miopyx.choose import _costs, _model
 from miopyx.choose._costs import ANY_BITS
 from miopyx.device import devices
 from miopyx.device.info import DeviceInfo
@@ -44,7 +44,7 @@ Table = _costs.CostTable
 
 
 class Measured(NamedTuple):
-    """A problem with its solvers' microseconds, what those that can run it count, and their throughput indexes."""
+    """A problem with its solvers' microseconds, what those that can run it count, their indexes, what a model sees."""
 
     problem: ConvProblem
     layer: Layer
@@ -53,6 +53,7 @@ class Measured(NamedTuple):
     times: dict[str, float]
     terms: dict[str, NDArray[np.float64]]
     indexes: dict[str, float]
+    numbers: NDArray[np.float64]  # `_model.OF_PROBLEM_NAMES`
 
 
 class Choice(NamedTuple):
@@ -69,26 +70,37 @@ def add_command(commands: Any) -> None:
         "costs", help="fit a cost table, by which solvers are ranked, to measured times",
         description="Fit the microseconds of what solvers count to times that MIOPYX_MEASUREMENTS collected, print "
         "how often the fastest solver is chosen and what the choice costs, and write the table.")
-    parser.add_argument("file", nargs="+", type=Path, metavar="FILE", help="JSON lines, plain or .bz2, of one device")
+    add_measurements(parser)
     parser.add_argument("-o", "--out", type=Path, metavar="OUT", help="write the table, as FAMILY.costs.txt")
+    parser.set_defaults(run=run)
+
+
+def add_measurements(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that `read_measurements` reads."""
+    parser.add_argument("file", nargs="+", type=Path, metavar="FILE", help="JSON lines, plain or .bz2, of one device")
     parser.add_argument("--lists", nargs="+", default=[], metavar="LIST",
                         help="MIOpenDriver's command lines; the word before the first _ of a file's name is its "
                         "network, which is left out of the fit that is judged on it (default: a fifth of the layers)")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
+
+
+def read_measurements(arguments: argparse.Namespace) -> tuple[
+        list[Measured], str, str, dict[Layer, frozenset[str]]]:
+    """Return the measured problems, where they come from, the same with their number, and which networks have a layer."""
+    rows = [row for path in arguments.file for row in _rows(path)]
+    device, made = _device(rows)
+    problems = measured(rows, device)
+    return problems, made, f"{made}, {len(problems)} problems", _networks(arguments.lists)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry out a parsed `miopyx costs` command; return the exit code."""
     try:
-        rows = [row for path in arguments.file for row in _rows(path)]
-        device, made = _device(rows)
-        problems = measured(rows, device)
-        networks = _networks(arguments.lists)
+        problems, made, about, networks = read_measurements(arguments)
         lines = fit(problems)
         report = _report(problems, networks, lines)
         if arguments.out is not None:
-            _costs.write(arguments.out, f"{made}, {len(problems)} problems", lines)
+            _costs.write(arguments.out, about, lines)
     except OSError as e:
         print(f"miopyx costs: {e.filename or ''}: {e.strerror or e}", file=sys.stderr)
         return 2
@@ -155,14 +167,16 @@ def measured(rows: Iterable[dict[str, Any]], device: Device) -> list[Measured]:
 
 def _measured(problem: ConvProblem, times: dict[str, float], device: Device) -> Measured:
     features = problem.features
-    terms, indexes = {}, {}
+    terms, indexes, numbers = {}, {}, None
     for solver in registry.CONV:
         offer = None if solver.last_resort or not solver.dynamic else solver.offer(device, problem)
         if isinstance(offer, ConvOffer):
             terms[solver.name], indexes[solver.name] = np.array([*offer.terms().values()]), offer.index
+            numbers = numbers or _model.numbers(offer)
     bits = {0: 16, 1: 32, 3: 8, 5: 16, 6: 64}.get(features["w_type"], 8)
     return Measured(problem, tuple(features[name] for name in _LAYER), features["direction"], bits,
-                    {name: time for name, time in times.items() if name in terms}, terms, indexes)
+                    {name: time for name, time in times.items() if name in terms}, terms, indexes,
+                    np.array(numbers or [0.0] * len(_model.OF_PROBLEM_NAMES)))
 
 
 def _networks(lists: Sequence[str]) -> dict[Layer, frozenset[str]]:
@@ -285,17 +299,26 @@ def _choices(problems: Iterable[Measured], chosen: Callable[[Measured], str]) ->
 
 
 def _unseen(problems: Sequence[Measured], networks: dict[Layer, frozenset[str]]) -> list[Choice]:
-    """Return the choices of tables that saw no layer of any network that the problem's layer is part of.
+    """Return the choices of tables that saw no layer of any network that the problem's layer is part of."""
+    found = folds(problems, networks)
+    judged = []
+    for names, indexes in found.items():
+        apart = {i for other, some in found.items() if other & names for i in some}
+        table = _predicted(fit(problem for i, problem in enumerate(problems) if i not in apart))
+        judged += _choices((problems[i] for i in indexes), table)
+    return judged
+
+
+def folds(problems: Sequence[Measured], networks: dict[Layer, frozenset[str]]) -> dict[frozenset[str], list[int]]:
+    """Return the numbers of the problems whose layers are part of the same networks.
 
     Layers of no list make networks of their own, a fifth of them each.
     """
-    member = {problem.layer: networks.get(problem.layer) or frozenset(
-        [f"fold {zlib.crc32(repr(problem.layer).encode()) % FOLDS}"]) for problem in problems}
-    judged = []
-    for names in sorted(set(member.values()), key=sorted):
-        table = _predicted(fit(problem for problem in problems if not member[problem.layer] & names))
-        judged += _choices((problem for problem in problems if member[problem.layer] == names), table)
-    return judged
+    found = defaultdict(list)
+    for i, problem in enumerate(problems):
+        found[networks.get(problem.layer) or frozenset(
+            [f"fold {zlib.crc32(repr(problem.layer).encode()) % FOLDS}"])].append(i)
+    return {names: found[names] for names in sorted(found, key=sorted)}
 
 
 def _report(problems: Sequence[Measured], networks: dict[Layer, frozenset[str]],

@@ -1,0 +1,334 @@
+"""A learned model: predicted times of solvers, by gradient-boosted trees over a cost table's.
+
+A cost table's times are sums of what a solver counts; trees learn by how much the logarithm is off, from the problem's
+lengths, the device and the counts.  A model is one file, `<family>.model` or `<runtime>-<kind>.model` (`nv-sm90`,
+`pocl-cpu`), which `miopyx train` makes from measurements: lines of text, then an array of nodes, then a CRC-32 of all before (4 bytes, little-endian)::
+
+    miopyx model 1
+    device nv-sm90_132, driver 580.159.04, kernels 0_1_0_cc857e15, 2345 problems
+    margin 0.25
+    low 0 0 ...                                  of a problem's numbers (`BOUNDED` of them), on those that were fitted
+    high 9 12 ...
+    cost NvPairsWrw 32 0.032 361 launch=3.92 ...  as in a cost table
+    trees NvPairsWrw 0.02 40 1180                 the error of the logarithm, trees, nodes of all
+    end
+
+A node is a float and two numbers of 16 bits: where its left child is the next node, the number that is compared
+(left: at most the float) and how many nodes further the right child is; a leaf has no number (65535), and its float is
+added.  A model is unsure of a problem that lies outside of what was fitted or has a solver that it does not know, and
+where the two best are closer than `margin` times their errors.  The user's folder of databases comes before the
+system's.
+"""
+
+from libc.math cimport exp, log, log1p, log2, sqrt
+from libc.stdint cimport int64_t, uint16_t, uint32_t
+from libc.string cimport memset
+
+from miopyx._core cimport Device, Offer, Solver
+from miopyx.problem._descriptors cimport type_size
+from miopyx.solvers.conv._base cimport MOST_TERMS, ConvOffer, is_channels_last, is_packed, spatial_size
+from miopyx.values._types cimport mx_conv_problem
+from ._costs cimport CostTable
+
+from math import isfinite
+from struct import pack
+
+from ._costs import line_of
+from miopyx.database import paths, tables
+from miopyx.errors import InvalidValueError
+from miopyx.solvers import registry
+
+KIND, VERSION = "model", 1
+LIMIT = 1 << 20  # bytes of a file
+
+# Of a problem: logarithms to base 2 of lengths and products, what is left of tiles, and the device.
+OF_PROBLEM_NAMES = (
+    "n", "c", "k", "x_pixels", "y_pixels", "taps", "r", "s", "x_width", "y_width", "groups", "pads", "strides",
+    "dilations", "products", "rows", "depth", "x_bytes", "y_bytes", "w_bytes", "products_per_byte", "rows_left",
+    "k_left", "c_left", "bits", "channels_last", "compute_units", "vector_bytes")
+NAMES = OF_PROBLEM_NAMES + ("predicted",) + tuple([f"term {i}" for i in range(MOST_TERMS)])
+cdef enum:
+    PREDICTED = OF_PROBLEM             # the logarithm of the cost table's time
+    TERMS = OF_PROBLEM + 1
+    LEAF = 0xFFFF
+
+# Another device of the family has other numbers of its own: those do not make a model unsure.
+BOUNDED = OF_PROBLEM_NAMES.index("compute_units")
+
+assert len(OF_PROBLEM_NAMES) == OF_PROBLEM and len(NAMES) <= MOST_NUMBERS and BOUNDED == BOUNDS
+
+
+cdef inline float _log(double value) noexcept nogil:
+    return <float> log2(value if value > 1 else 1)
+
+
+cdef void _of_problem(Device dev, const mx_conv_problem* p, float* number) noexcept:
+    """What OF_PROBLEM_NAMES says; single precision, as trees compare it."""
+    cdef double size = type_size(<int> p.w.type), groups = p.groups
+    cdef double n = p.x.len[0], c = p.w.len[1], k = p.w.len[0] / groups, taps = spatial_size(&p.w)
+    cdef double xs = spatial_size(&p.x), ys = spatial_size(&p.y)
+    cdef double products = n * ys * c * k * taps * groups
+    cdef double x = n * c * groups * xs, y = n * k * groups * ys, w = groups * k * c * taps
+    number[0], number[1], number[2] = _log(n), _log(c), _log(k)
+    number[3], number[4], number[5] = _log(xs), _log(ys), _log(taps)
+    number[6], number[7] = p.w.len[3], p.w.len[4]
+    number[8], number[9] = p.x.len[4], p.y.len[4]
+    number[10], number[11] = _log(groups), p.pad[0] + p.pad[1] + p.pad[2]
+    number[12], number[13] = p.step[0] * p.step[1] * p.step[2], p.dilation[0] * p.dilation[1] * p.dilation[2]
+    number[14], number[15], number[16] = _log(products), _log(n * ys), _log(c * taps)
+    number[17], number[18], number[19] = _log(x * size), _log(y * size), _log(w * size)
+    number[20] = number[14] - _log((x + y + w) * size)
+    number[21] = <float> ((<int64_t> (n * ys) % 128) / 128.0)
+    number[22], number[23] = p.w.len[0] % 64, p.w.len[1] % 32
+    number[24] = 8 * size
+    # Neither is 2, which nothing was fitted to.
+    number[25] = 0 if is_packed(&p.x) and is_packed(&p.y) else 1 if (
+        is_channels_last(&p.x) or p.x.len[1] == 1) and (is_channels_last(&p.y) or p.y.len[1] == 1) else 2
+    number[26] = _log(dev.compute_units)
+    number[27] = dev.vector_bytes
+
+
+cdef int _of_solver(ConvOffer offer, double predicted, float* number) except -1:
+    """The numbers behind a problem's: the table's time, and what the solver counts."""
+    cdef double[MOST_TERMS] terms
+    cdef int i
+    memset(terms, 0, sizeof(terms))
+    offer.cost_terms(terms)
+    number[PREDICTED] = <float> log(predicted)
+    for i in range(MOST_TERMS):
+        number[TERMS + i] = <float> log1p(terms[i])
+    return 0
+
+
+def numbers(Offer offer not None):
+    """Return what trees see of an offer's problem and device; of the solver they see its `terms`, too."""
+    cdef float[OF_PROBLEM] found
+    if not isinstance(offer, ConvOffer):
+        return None
+    _of_problem(offer.device, (<ConvOffer> offer).p, found)
+    return [found[i] for i in range(OF_PROBLEM)]
+
+
+cdef class Trees:
+    """What corrects the logarithm of a solver's predicted time."""
+
+    cdef double value(self, const float* numbers) noexcept nogil:
+        cdef double total = 0
+        cdef const node_t* node
+        cdef Py_ssize_t i
+        for i in range(self.roots.shape[0]):
+            node = self.nodes + self.roots[i]
+            while node.number != LEAF:
+                node += 1 if numbers[node.number] <= node.value else node.right
+            total += node.value
+        return total
+
+
+cdef class Model:
+    """Predicted times of a device family's solvers.
+
+    Parameters
+    ----------
+    data : bytes
+        A file's, see above.
+    path : str
+
+    Raises
+    ------
+    ValueError
+        For data that is no model, has another version or was changed.
+    """
+
+    def __init__(self, bytes data not None, str path not None=""):
+        from zlib import crc32
+
+        cdef Py_ssize_t start, seal = max(0, len(data) - 4)
+        head, _, _ = data.partition(b"\n")
+        if not head.startswith(b"miopyx model "):
+            raise ValueError("another kind of file")
+        if head != b"miopyx model %d" % VERSION:
+            raise ValueError(f"version {head[13:33].decode('ascii', 'replace')}")
+        if len(data) > LIMIT:
+            raise ValueError(f"more than {LIMIT} bytes")
+        if data[seal:] != pack("<I", crc32(data[:seal])):
+            raise ValueError("its checksum is another")
+        text, end, _ = data.partition(b"\nend\n")
+        if not end:
+            raise ValueError("no end of its text")
+        start = len(text) + len(end)
+        self.path, self.trees = path, {}
+        lines = text.decode().split("\n")
+        self.about = lines[1]
+        self._set(lines[2:], data[start:seal])
+
+    cdef int _set(self, list lines, bytes nodes) except -1:
+        cdef Trees trees
+        cdef Py_ssize_t done = 0, i
+        costs = []
+        self.data, self.margin = nodes, -1
+        bounds = {}
+        for line in lines:
+            word, *rest = line.split(" ")
+            if word == "margin":
+                self.margin = _number(rest[0])
+            elif word in ("low", "high"):
+                bounds[word] = [_number(value) for value in rest]
+            elif word == "cost":
+                costs.append(line_of(rest))
+            elif word == "trees":
+                name, error, count, size = rest
+                trees = Trees()
+                trees.error = _number(error)
+                done = self._plant(trees, int(count), done, done + int(size))
+                trees.solver = registry.BY_NAME.get(name)
+                if trees.solver is not None:
+                    self.trees[trees.solver.id] = trees
+            else:
+                raise ValueError(f"an unknown line {word[:20]!r}")
+        if self.margin < 0 or [len(bounds.get(word, ())) for word in ("low", "high")] != [BOUNDS] * 2:
+            raise ValueError("no margin, or not as many bounds as numbers")
+        if done * <Py_ssize_t> sizeof(node_t) != len(nodes):
+            raise ValueError("another number of nodes")
+        for i in range(BOUNDS):
+            self.low[i], self.high[i] = bounds["low"][i], bounds["high"][i]
+        self.table = CostTable(costs, self.about, self.path)
+        return 0
+
+    cdef Py_ssize_t _plant(self, Trees trees, int count, Py_ssize_t first, Py_ssize_t last) except -1:
+        """Find the roots of trees that lie in nodes [first, last), and see that every way ends at a leaf of its tree.
+
+        In this order of nodes a tree ends with the leaf that closes its last open child.
+        """
+        cdef const node_t* nodes
+        cdef Py_ssize_t i = first, j, root, open
+        if not 0 <= count <= last - first or last > len(self.data) // <Py_ssize_t> sizeof(node_t):
+            raise ValueError("another number of nodes")
+        trees.nodes = <node_t*> <char*> self.data
+        nodes = trees.nodes
+        trees.roots = memoryview(bytearray(4 * max(1, count))).cast("I")[:count]
+        for tree in range(count):
+            root, open = i, 1
+            while open:
+                if i >= last:
+                    raise ValueError("a tree that does not end")
+                if nodes[i].number == LEAF:
+                    if not isfinite(nodes[i].value):
+                        raise ValueError("a leaf that is no number")
+                    open -= 1
+                elif nodes[i].number >= TERMS + MOST_TERMS or nodes[i].value != nodes[i].value:
+                    raise ValueError("a comparison with nothing")
+                else:
+                    open += 1
+                i += 1
+            trees.roots[tree] = <uint32_t> root
+            for j in range(root, i):
+                # Forward and within the tree: so every way ends.
+                if nodes[j].number != LEAF and not 2 <= nodes[j].right < i - j:
+                    raise ValueError("a right child that is none")
+        if i != last:
+            raise ValueError("another number of nodes")
+        return last
+
+    cdef int times(self, list offers, list found) except -1:
+        """Append the microseconds of some offers of one problem, -1 for last resorts; 0 where the model is unsure."""
+        cdef float[MOST_NUMBERS] numbers
+        cdef Offer offer
+        cdef Trees trees
+        cdef double time, best = -1, second = -1, best_error = 0, second_error = 0, error
+        cdef int i
+        cdef bint first = True
+        for offer in offers:
+            if offer.solver.last_resort:
+                found.append(-1.0)
+                continue
+            time = self.table.time(offer)
+            if time <= 0:
+                return 0
+            if first:
+                first = False
+                _of_problem(offer.device, (<ConvOffer> offer).p, numbers)
+                for i in range(BOUNDS):
+                    if not self.low[i] <= numbers[i] <= self.high[i]:
+                        return 0
+            trees = self.trees.get(offer.solver.id)
+            error = self.table.spread_of(offer)
+            if trees is not None:
+                _of_solver(<ConvOffer> offer, time, numbers)
+                time *= exp(trees.value(numbers))
+                error = trees.error
+            found.append(time)
+            if best < 0 or time < best:
+                second, second_error, best, best_error = best, best_error, time, error
+            elif second < 0 or time < second:
+                second, second_error = time, error
+        if second > 0 and log(second / best) < self.margin * sqrt(best_error * best_error + second_error * second_error):
+            return 0
+        return 1
+
+    def predict(self, list offers not None):
+        """Return the microseconds of some offers of one problem, -1 for last resorts; None where it is unsure."""
+        cdef list found = []
+        for offer in offers:
+            <Offer?> offer
+        return found if self.times(offers, found) else None
+
+
+cdef double _number(str text) except? -1:
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(f"{text[:20]!r} is no number")
+    return value
+
+
+def file_names(info):
+    """Return the names of a device's files, the first that is there counts: the family's, its runtime's and kind's."""
+    return [f"{tables.family(info)}.{KIND}", f"{info.runtime}-{info.kind}.{KIND}"]
+
+
+def read(path):
+    """Read a model.
+
+    Raises
+    ------
+    OSError
+    InvalidValueError
+        For a file that is none, has another version or was changed.
+    """
+    with open(path, "rb", buffering=0) as file:
+        data = file.read(LIMIT + 1)
+    try:
+        return Model(data, str(path))
+    except ValueError as e:
+        raise InvalidValueError(f"no model: {e}", "path", str(path), f"a file of version {VERSION}") from None
+
+
+def sealed(about, lines, nodes):
+    """Return a file's bytes: where its times come from, its lines of text and its nodes."""
+    from zlib import crc32
+
+    text = "\n".join([f"miopyx {KIND} {VERSION}", about, *lines, "end\n"])
+    body = text.encode() + nodes
+    return body + pack("<I", crc32(body))
+
+
+cdef dict _models = {}
+
+
+cdef Model model_of(Device device):
+    """The model of a device's family, None where there is none that can be read."""
+    cdef str name = device.info.name
+    if name not in _models:
+        folders = [folder for folder in (paths.user_folder(), paths.system_folder()) if folder is not None]
+        files = [folder / file for folder in folders for file in file_names(device.info)]
+        _models[name] = next(tables.readable(files, KIND, read), None)
+    return _models[name]
+
+
+def of(Device device not None):
+    """Return the model of a device's family, read once a process; None where there is none that can be read."""
+    return model_of(device)
+
+
+def forget():
+    """Let the next `of` look again."""
+    _models.clear()

@@ -1,0 +1,308 @@
+"""`miopyx train`: a device family's model from measured times, judged on networks that it has not seen."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from miopyx.choose import _costs, _model
+from miopyx.choose._costs import ANY_BITS
+from miopyx.database import tables
+from miopyx.errors import MIOpenError, NotInitializedError
+from miopyx.solvers import registry
+
+from . import costs
+from .costs import Layer, Measured
+
+if TYPE_CHECKING:
+    import lightgbm
+
+LEAST_TIMES = 40          # that a solver's trees are fitted to; with fewer, its cost line stands alone
+ROUNDS, LEAVES = 60, 8    # trees of a solver, and leaves of each
+SHRINK = 0.8              # of what the trees say: they saw few problems
+NEAR = 0.1                # of the logarithm: times so far from the best count half
+MARGINS = (0.0, 0.25, 0.5, 1.0)
+LEAF = 0xFFFF
+WITHIN = 1.05             # of the best time
+SETTINGS = {"objective": "regression", "learning_rate": 0.1, "num_leaves": LEAVES, "min_data_in_leaf": 8,
+            "feature_fraction": 0.5, "bagging_fraction": 0.8, "bagging_freq": 1, "lambda_l2": 1.0, "verbose": -1,
+            "deterministic": True, "force_row_wise": True, "num_threads": 1}
+
+_NODE = np.dtype([("value", "<f4"), ("number", "<u2"), ("right", "<u2")])
+_TERMS = len(_model.NAMES) - len(_model.OF_PROBLEM_NAMES) - 1
+
+Floats = NDArray[np.float64]
+Lines = Mapping[tuple[str, int], Floats]  # costs by solver and bits
+Times = dict[str, float]                  # predicted microseconds by solver
+Way = Callable[[Measured], "Times | None"]
+
+
+class Grown(NamedTuple):
+    """What was learned: cost lines, trees of some solvers as LightGBM has them, errors, bounds of problems."""
+
+    lines: list[_costs.Line]
+    boosters: dict[str, lightgbm.Booster]
+    errors: dict[str, float]
+    low: Floats
+    high: Floats
+    margin: float
+
+
+class Judged(NamedTuple):
+    """Regrets of the choices in one way: times by the best one's; problems without an answer, and choices not timed."""
+
+    regrets: Floats
+    unsure: int
+    unknown: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figures of the table."""
+        some = self.regrets.size > 0
+        return {"problems": self.regrets.size, "right": float(np.mean(self.regrets == 1)) if some else None,
+                "within 5 %": float(np.mean(self.regrets <= WITHIN)) if some else None,
+                "mean": float(self.regrets.mean()) if some else None,
+                "most": float(self.regrets.max()) if some else None, "unsure": self.unsure,
+                "not measured": self.unknown}
+
+
+def add_command(commands: Any) -> None:
+    """Add `train` to an argparse parser's commands."""
+    parser = commands.add_parser(
+        "train", help="fit a model, by which solvers are ranked, to measured times",
+        description="Fit a cost table and gradient-boosted trees over it to times that MIOPYX_MEASUREMENTS collected, "
+        "print what the choices cost on networks that were not fitted, and write the model.  Needs miopyx[train].")
+    costs.add_measurements(parser)
+    parser.add_argument("-o", "--out", type=Path, metavar="OUT", help="write the model, as FAMILY.model")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Carry out a parsed `miopyx train` command; return the exit code."""
+    try:
+        problems, made, about, networks = costs.read_measurements(arguments)
+        folds = costs.folds(problems, networks)
+        judged, margin = judge(problems, folds)
+        if arguments.out is not None:
+            grown = grow(problems)._replace(margin=margin)
+            data = encode(about, grown)
+            _model.Model(data)
+            tables.put(arguments.out, data)
+    except OSError as e:
+        print(f"miopyx train: {e.filename or ''}: {e.strerror or e}", file=sys.stderr)
+        return 2
+    except MIOpenError as e:
+        print(f"miopyx train: {e}", file=sys.stderr)
+        return 2
+    report = {way: found.as_dict() for way, found in judged.items()}
+    print(json.dumps({"device": made, "margin": margin, "judged": report}, indent=2) if arguments.json else
+          "\n".join(text(report)))
+    return 0
+
+
+# Learning
+
+
+def _lightgbm() -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import lightgbm
+    except (ImportError, OSError) as e:
+        raise NotInitializedError("LightGBM is not installed", "train", str(e), "pip install miopyx[train]") from None
+    return lightgbm
+
+
+def grow(problems: Sequence[Measured], seed: int = 0) -> Grown:
+    """Fit cost lines to some problems, then trees to what is left of the logarithm of each solver's times.
+
+    The error of a solver is that of trees which saw the other half of its problems.
+    """
+    lines = costs.fit(problems)
+    table = _by_bits(lines)
+    samples: dict[str, list[tuple[Floats, float, float]]] = defaultdict(list)
+    for problem in problems:
+        best = min(problem.times.values(), default=0)
+        for name, time in problem.times.items():
+            predicted = _linear(problem, name, table)
+            if predicted is not None:
+                samples[name].append((_numbers(problem, name, predicted), np.log(time / predicted),
+                                      1 / (NEAR + np.log(time / best))))
+    boosters, errors = {}, {}
+    for name, rows in samples.items():
+        if len(rows) >= LEAST_TIMES:
+            x, y, weight = (np.array(column) for column in zip(*rows, strict=True))
+            left = np.random.default_rng(seed).permutation(len(y)) % 2 == 0
+            off = np.concatenate([y[~half] - SHRINK * _boosted(x[half], y[half], weight[half], seed).predict(x[~half])
+                                  for half in (left, ~left)])
+            errors[name] = float(np.sqrt(np.mean(off**2)))
+            boosters[name] = _boosted(x, y, weight, seed)
+    numbers = np.array([problem.numbers for problem in problems], np.float32).reshape(-1, len(_model.OF_PROBLEM_NAMES))
+    numbers = numbers[:, :_model.BOUNDED]
+    return Grown(lines, boosters, errors, numbers.min(axis=0, initial=np.inf), numbers.max(axis=0, initial=-np.inf), 0)
+
+
+def _boosted(x: Floats, y: Floats, weight: Floats, seed: int) -> lightgbm.Booster:
+    lgb = _lightgbm()
+    return lgb.train({**SETTINGS, "seed": seed}, lgb.Dataset(x, y, weight=weight), ROUNDS)
+
+
+def _by_bits(lines: Iterable[_costs.Line]) -> Lines:
+    found = {(line.solver, line.bits): np.array([*line.costs.values()]) for line in lines}
+    for (name, bits), row in [*found.items()]:
+        if bits == ANY_BITS:
+            for own in (8, 16, 32, 64):
+                found.setdefault((name, own), row)
+    return found
+
+
+def _linear(problem: Measured, name: str, table: Lines) -> float | None:
+    row = table.get((name, problem.bits))
+    time = 0.0 if row is None else float(problem.terms[name] @ row)
+    return time if time > 0 else None
+
+
+def _numbers(problem: Measured, name: str, predicted: float) -> Floats:
+    """Return what trees see, rounded as they see it (`_model._of_problem`, `_of_solver`)."""
+    terms = np.zeros(_TERMS)
+    terms[:len(problem.terms[name])] = np.log1p(problem.terms[name])
+    return np.concatenate([problem.numbers, [np.log(predicted)], terms]).astype(np.float32).astype(float)
+
+
+# The file
+
+
+def encode(about: str, grown: Grown) -> bytes:
+    """Return the bytes of a model's file."""
+    lines = [f"margin {grown.margin:g}", *(
+        " ".join([word, *(repr(float(value)) for value in bounds)])
+        for word, bounds in (("low", grown.low), ("high", grown.high)))]
+    lines += [f"cost {_costs.text_of(line)}" for line in grown.lines]
+    nodes = []
+    order = [solver.name for solver in registry.CONV]
+    for name in sorted(grown.boosters, key=order.index):
+        trees = [_flat(tree["tree_structure"]) for tree in grown.boosters[name].dump_model()["tree_info"]]
+        lines.append(f"trees {name} {grown.errors[name]:.4g} {len(trees)} {sum(map(len, trees))}")
+        nodes += trees
+    flat = np.array([node for tree in nodes for node in tree], _NODE)
+    return _model.sealed(about, lines, flat.tobytes())
+
+
+def _flat(node: dict[str, Any]) -> list[tuple[float, int, int]]:
+    """Return the nodes of a tree: each before its children, the left one first."""
+    if "left_child" not in node:
+        return [(SHRINK * node["leaf_value"], LEAF, 0)]
+    left, right = _flat(node["left_child"]), _flat(node["right_child"])
+    # Numbers are single precision: what is at most the threshold is at most the next single below it.
+    threshold = np.float32(node["threshold"])
+    if threshold > node["threshold"]:
+        threshold = np.nextafter(threshold, np.float32(-np.inf))
+    return [(float(threshold), node["split_feature"], len(left) + 1), *left, *right]
+
+
+# Judging
+
+
+def _model_times(grown: Grown) -> Callable[[Measured], tuple[Times, float] | None]:
+    """Return what a model's times are and how far apart, in errors, the two best; None where it is unsure."""
+    table = _by_bits(grown.lines)
+    spread = {(line.solver, line.bits): line.spread for line in grown.lines}
+
+    def times(problem: Measured) -> tuple[Times, float] | None:
+        numbers = problem.numbers[:_model.BOUNDED]
+        if not (np.all(grown.low <= numbers) and np.all(numbers <= grown.high)):
+            return None
+        found, errors = {}, {}
+        for name in problem.terms:
+            predicted = _linear(problem, name, table)
+            if predicted is None:
+                return None
+            more = grown.boosters.get(name)
+            if more is not None:
+                correction = SHRINK * more.predict(_numbers(problem, name, predicted)[None])[0]
+                predicted *= float(np.exp(correction))
+            found[name] = predicted
+            errors[name] = grown.errors.get(name, spread.get((name, problem.bits), spread.get((name, ANY_BITS), 0)))
+        ranked = sorted(found, key=found.__getitem__)
+        if len(ranked) < 2:
+            return found, np.inf
+        a, b = ranked[:2]
+        return found, float(np.log(found[b] / found[a]) / max(np.hypot(errors[a], errors[b]), 1e-9))
+
+    return times
+
+
+def _table_times(lines: Sequence[_costs.Line]) -> Way:
+    table = _by_bits(lines)
+
+    def times(problem: Measured) -> Times | None:
+        found = {name: _linear(problem, name, table) for name in problem.terms}
+        return None if None in found.values() else {name: time for name, time in found.items() if time is not None}
+
+    return times
+
+
+def _index_times(problem: Measured) -> Times:
+    return {name: -index for name, index in problem.indexes.items()}
+
+
+def judge(problems: Sequence[Measured], folds: Mapping[frozenset[str], Sequence[int]]) -> tuple[
+        dict[str, Judged], float]:
+    """Return what choices cost by the index, by cost tables and by models that saw none of a problem's networks.
+
+    Where a model is unsure its table chooses, and where that has no answer the index.  The margin is the one with the
+    least mean regret.
+    """
+    tables_, models = {}, {}
+    for names, indexes in folds.items():
+        apart = {i for other, some in folds.items() if other & names for i in some}
+        grown = grow([problem for i, problem in enumerate(problems) if i not in apart])
+        by_table, by_model = _table_times(grown.lines), _model_times(grown)
+        for i in indexes:
+            tables_[i], models[i] = by_table(problems[i]), by_model(problems[i])
+
+    def by(margin: float) -> Judged:
+        answers = {i: None if found is None or found[1] < margin else found[0] for i, found in models.items()}
+        return _judged(problems, answers, tables_)
+
+    ways = {margin: by(margin) for margin in MARGINS}
+    margin = min(ways, key=lambda m: (float(ways[m].regrets.mean()) if ways[m].regrets.size else 0, m))
+    return {"throughput index": _judged(problems, dict.fromkeys(tables_), dict.fromkeys(tables_)),
+            "cost table": _judged(problems, tables_, tables_), "model": ways[margin]}, margin
+
+
+def _judged(problems: Sequence[Measured], first: Mapping[int, Times | None],
+            second: Mapping[int, Times | None]) -> Judged:
+    regrets, unsure, unknown = [], 0, 0
+    for i, answer in first.items():
+        problem = problems[i]
+        if not problem.times:
+            continue
+        unsure += answer is None
+        times = answer or second[i] or _index_times(problem)
+        name = min(times, key=times.__getitem__)
+        if name in problem.times:
+            regrets.append(problem.times[name] / min(problem.times.values()))
+        else:
+            unknown += 1
+    return Judged(np.array(regrets), unsure, unknown)
+
+
+def text(report: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the report as a table."""
+    titles = ("problems", "right", "within 5 %", "mean", "most", "unsure", "not measured")
+    lines = [f"{'':<18}" + "".join(f"{title:>{max(len(title) + 2, 9)}}" for title in titles)]
+    for way, row in report.items():
+        cells = ((title, row[title]) for title in titles)
+        lines.append(f"{way:<18}" + "".join(
+            f"{'-' if value is None else f'{value:.4f}' if isinstance(value, float) else value:>{max(len(title) + 2, 9)}}"
+            for title, value in cells))
+    return lines

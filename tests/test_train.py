@@ -1,0 +1,347 @@
+"""Learned models: files of any kind, trees as LightGBM has them, when a model is unsure, who ranks, what is learned."""
+
+import bz2
+import json
+import logging
+import math
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from miopyx.choose import _costs, _model, _ranking
+from miopyx.choose._survey import Survey
+from miopyx.errors import InvalidValueError
+from miopyx.problem import _key
+from miopyx.solvers import registry
+from miopyx.tools import cli, costs, train
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "bench" / "results"
+MEASUREMENTS = RESULTS / "h200-measurements.jsonl.bz2"
+KEY = b"64-56-56-3x3-64-56-56-8-1x1-1x1-1x1-0-NCHW-FP32-F"
+LEAF = 0xFFFF
+
+
+@pytest.fixture(autouse=True)
+def _anew():
+    """Each test reads models and tables anew, and so do those after it."""
+    _costs.forget()
+    _model.forget()
+    yield
+    _costs.forget()
+    _model.forget()
+
+
+def tree(*nodes):
+    return b"".join(struct.pack("<fHH", *node) for node in nodes)
+
+
+def lines_of(solvers, trees=(), margin=0.0, low=-1e9, high=1e9, launch=10.0):
+    """The text of a model: a launch of each solver costs as much; trees are their solver's name, number and nodes."""
+    count = _model.BOUNDED
+    return [f"margin {margin}", " ".join(["low", *[repr(low)] * count]), " ".join(["high", *[repr(high)] * count]),
+            *(f"cost {solver.name} 0 0.1 9 {solver.cost_names[0]}={launch}" for solver in solvers),
+            *(f"trees {name} 0.1 {number} {size}" for name, number, size in trees)]
+
+
+CONV = [solver for solver in registry.CONV if not solver.last_resort]
+STUMP = tree((0.5, 0, 2), (-1.0, LEAF, 0), (2.0, LEAF, 0))
+
+
+@pytest.fixture
+def give(user_folder):
+    """Return a function that gives a handle's device a model."""
+
+    def give_model(handle, data):
+        user_folder.mkdir(exist_ok=True)
+        path = user_folder / _model.file_names(handle.device.info)[0]
+        path.write_bytes(data)
+        _model.forget()
+        return path
+
+    return give_model
+
+
+def offers(handle, key=KEY):
+    return [offer for offer in Survey(handle, _key.parse_find_key(key)).applicable() if offer.solver.dynamic]
+
+
+# Files
+
+
+def resealed(data):
+    return data[:-4] + struct.pack("<I", zlib.crc32(data[:-4]))
+
+
+GOOD = _model.sealed("made up", lines_of(CONV, [("NvPairsFwd", 1, 3)]), STUMP)
+
+
+def test_a_good_file(h200):
+    model = _model.Model(GOOD, "here")
+    assert (model.about, model.path, model.margin) == ("made up", "here", 0)
+    found = dict(zip([offer.solver.name for offer in offers(h200)], model.predict(offers(h200)), strict=True))
+    launches = {offer.solver.name: offer.terms()["launch"] for offer in offers(h200) if not offer.solver.last_resort}
+    for name, time in found.items():
+        if name in launches:
+            more = math.exp(2.0) if name == "NvPairsFwd" else 1  # n = 8: right of the stump
+            assert time == pytest.approx(10 * launches[name] * more)
+        else:
+            assert time == -1
+
+
+@pytest.mark.parametrize("data", [
+    b"", b"\n", b"something else", GOOD[:-1], GOOD[:100], GOOD + b"\0", GOOD.replace(b"made", b"MADE"),
+    GOOD.replace(b"miopyx model 1", b"miopyx model 2"), b"\xff" * 400, b"miopyx model 1\n",
+    *(resealed(GOOD.replace(a, b)) for a, b in [
+        (b"\nend\n", b"\nfin\n"), (b"margin 0.0", b"margin x"), (b"margin 0.0", b"margin -1"), (b"margin 0.0\n", b""),
+        (b"low -1", b"low nan -1"), (b"low ", b"low 1 "), (b"high ", b"hi "), (b"0.1 9 launch", b"0.1 launch"),
+        (b"launch=10.0", b"launch=-1"), (b"0.1 1 3", b"0.1 1 4"), (b"0.1 1 3", b"0.1 2 3"), (b"0.1 1 3", b"0.1 1 2"),
+        (b"0.1 1 3", b"0.1 -1 3"), (b"0.1 1 3", b"0.1 99999999999 3"), (b"0.1 1 3", b"inf 1 3"), (b"made up", b"\xff"),
+    ]),
+    *(_model.sealed("made up", lines_of(CONV, [("NvPairsFwd", 1, 3)]), nodes) for nodes in [
+        STUMP[:-8], STUMP + STUMP, b"", STUMP[:-1],
+        tree((0.5, 0, 1), (-1.0, LEAF, 0), (2.0, LEAF, 0)), tree((0.5, 0, 3), (-1.0, LEAF, 0), (2.0, LEAF, 0)),
+        tree((0.5, 0, 0), (-1.0, LEAF, 0), (2.0, LEAF, 0)), tree((0.5, 0, LEAF), (-1.0, LEAF, 0), (2.0, LEAF, 0)),
+        tree((0.5, len(_model.NAMES), 2), (-1.0, LEAF, 0), (2.0, LEAF, 0)),
+        tree((math.nan, 0, 2), (-1.0, LEAF, 0), (2.0, LEAF, 0)), tree((0.5, 0, 2), (math.inf, LEAF, 0), (2.0, LEAF, 0)),
+        tree((0.5, 0, 2), (0.5, 0, 2), (2.0, LEAF, 0)), tree((2.0, LEAF, 0), (2.0, LEAF, 0), (2.0, LEAF, 0)),
+    ]),
+])
+def test_a_broken_file_is_passed_over(h200, give, system_folder, data, caplog):
+    path = give(h200, data)
+    with pytest.raises(InvalidValueError, match="no model"):
+        _model.read(path)
+    problem = _key.parse_find_key(KEY)
+    with caplog.at_level(logging.WARNING, "miopyx"):
+        for _ in range(3):
+            survey = Survey(h200, problem)
+            assert _ranking.rank(survey) == _ranking.by_index(survey) != []
+            assert _model.of(h200.device) is None
+    warnings = [record.getMessage() for record in caplog.records if path.name in record.getMessage()]
+    assert len(warnings) == 1, "one warning"
+    assert "is passed over" in warnings[0]
+
+
+def test_altered_files_never_crash(h200, rng, amount):
+    """Bytes at random behind a checksum that is right: refused, or a model whose every way ends."""
+    data, refused = shipped().read_bytes(), 0
+    some = [offers(h200, key.encode()) for key in keys()[::97]]
+    for _ in range(amount(60, 2000)):
+        altered = bytearray(data)
+        for place in rng.integers(len(data), size=int(rng.integers(1, 9))):
+            altered[place] = int(rng.integers(256))
+        try:
+            model = _model.Model(resealed(bytes(altered)))
+        except ValueError:
+            refused += 1
+            continue
+        for each in some[:6]:
+            assert model.predict(each) is None or len(model.predict(each)) == len(each)
+    assert refused > 0
+
+
+def shipped():
+    return ROOT / "miopyx" / "db" / "nv-sm90.model"
+
+
+def keys():
+    return list(dict.fromkeys(json.loads(row)["key"] for row in bz2.decompress(
+        MEASUREMENTS.read_bytes()).decode().splitlines()))
+
+
+def test_a_lost_folder_is_no_reason_to_stop(h200, system_folder):
+    assert _model.of(h200.device) is None
+    assert _ranking.by_model(Survey(h200, _key.parse_find_key(KEY))) == []
+
+
+# Trees
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """A fifth of the measured problems."""
+    rows = [json.loads(line) for line in bz2.decompress(MEASUREMENTS.read_bytes()).decode().splitlines()]
+    some = {row["key"] for row in rows[::40]}
+    rows = [row for row in rows if row["key"] in some]
+    device, _ = costs._device(rows)
+    return costs.measured(rows, device), device
+
+
+def test_trees_are_those_that_were_grown(measured, h200):
+    """Every time that the file's trees predict is LightGBM's, unseen problems' too, and none is unsure without need."""
+    problems, device = measured
+    grown = train.grow(problems[::2])
+    assert grown.boosters
+    model, times, sure = _model.Model(train.encode("made up", grown)), train._model_times(grown), 0
+    for problem in problems:
+        some = [solver.offer(device, problem.problem) for solver in registry.CONV if solver.name in problem.terms]
+        want, got = times(problem), model.predict(some)
+        assert (want is None) == (got is None)
+        if want is not None:
+            sure += 1
+            assert got == pytest.approx([want[0][offer.solver.name] for offer in some], rel=2e-6)
+    assert sure > len(problems) / 3
+
+
+def test_what_trees_see_is_what_is_there(h200):
+    """Lengths of a problem by their names, in logarithms to base 2."""
+    offer = offers(h200, b"96-28-14-5x3-64-28-14-8-2x1-1x1-1x1-0-NCHW-FP16-W_g2")[0]
+    seen = dict(zip(_model.OF_PROBLEM_NAMES, _model.numbers(offer), strict=True))
+    f = offer.problem.features
+    assert len(seen) == len(_model.OF_PROBLEM_NAMES)
+    assert seen["n"] == 3
+    assert seen["c"] == pytest.approx(math.log2(f["c"] / 2))
+    assert seen["k"] == pytest.approx(math.log2(f["k"] / 2))
+    assert seen["taps"] == pytest.approx(math.log2(15))
+    assert (seen["r"], seen["s"], seen["groups"], seen["bits"]) == (f["r"], f["s"], 1, 16)
+    assert seen["x_pixels"] == pytest.approx(math.log2(f["h"] * f["w"]))
+    assert seen["x_bytes"] == pytest.approx(math.log2(2 * f["n"] * f["c"] * f["h"] * f["w"]))
+    assert seen["products"] == pytest.approx(math.log2(f["n"] * f["ho"] * f["wo"] * f["k"] * f["c"] / 2 * 15))
+    assert seen["compute_units"] == pytest.approx(math.log2(132))
+
+
+# Unsure
+
+
+def test_unsure_outside_of_what_was_fitted(h200):
+    some = offers(h200)
+    numbers = _model.numbers(some[0])[:_model.BOUNDED]
+    text = lines_of(CONV)
+    for i, value in enumerate(numbers):
+        for word, beyond in (("low", np.nextafter(np.float32(value), np.float32(np.inf))),
+                             ("high", np.nextafter(np.float32(value), np.float32(-np.inf)))):
+            bounds = {"low": list(numbers), "high": list(numbers)}
+            row = [margin_or_cost for margin_or_cost in text if not margin_or_cost.startswith(("low", "high"))]
+
+            def model(bounds, row=row):
+                words = [" ".join([name, *(repr(float(v)) for v in bounds[name])]) for name in bounds]
+                return _model.Model(_model.sealed("made up", [*row, *words], b""))
+
+            assert model(bounds).predict(some) is not None
+            bounds[word][i] = float(beyond)
+            assert model(bounds).predict(some) is None, _model.OF_PROBLEM_NAMES[i]
+
+
+def test_unsure_of_a_solver_that_is_not_known(h200):
+    some = offers(h200)
+    for left_out in some:
+        if not left_out.solver.last_resort:
+            model = _model.Model(_model.sealed("", lines_of([s for s in CONV if s is not left_out.solver]), b""))
+            assert model.predict(some) is None
+            assert model.predict([offer for offer in some if offer is not left_out]) is not None
+
+
+def test_unsure_where_two_are_close(h200):
+    """By the margin times both errors, 0.1 each."""
+    some = [offer for offer in offers(h200) if offer.terms()["launch"] == 1 and not offer.solver.last_resort][:2]
+    assert len(some) == 2
+    for apart, margin, sure in ((0.1, 0.5, True), (0.1, 0.9, False), (0.0, 0.0, True), (0.0, 0.1, False)):
+        leaf = tree((apart, LEAF, 0))
+        model = _model.Model(_model.sealed("", lines_of(CONV, [(some[0].solver.name, 1, 1)], margin), leaf))
+        assert (model.predict(some) is not None) == sure
+
+
+# Ranking
+
+
+def test_a_model_ranks_first(h200, give, setting, system_folder):
+    slow = offers(h200)[0].solver
+    path = give(h200, _model.sealed("made up", lines_of(CONV, [(slow.name, 1, 1)]), tree((5.0, LEAF, 0))))
+    problem = _key.parse_find_key(KEY)
+    ranked = _ranking.rank(Survey(h200, problem))
+    assert ranked == _ranking.by_model(Survey(h200, problem))
+    usual = [c for c in ranked if not c.solver.last_resort]
+    assert usual[-1].solver is slow
+    assert all(c.source == "model" and c.predicted and not c.measured for c in usual)
+    assert [c.time for c in usual] == sorted(c.time for c in usual)
+    times = _model.of(h200.device).predict([c.offer for c in usual])
+    assert [c.time * 1e3 for c in usual] == pytest.approx(times)
+    assert ranked[len(usual):] == [c for c in ranked if c.solver.last_resort]
+    assert _ranking.ranked_by(Survey(h200, problem)) == f"the model {path} (made up)"
+    setting(MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK="0")
+    assert _ranking.by_model(Survey(h200, problem)) == []
+    assert _ranking.rank(Survey(h200, problem)) == _ranking.by_index(Survey(h200, problem))
+    assert _ranking.ranked_by(Survey(h200, problem)) == (
+        "the throughput index (models are switched off, no cost table for this device)")
+
+
+def test_who_ranks_where_a_model_is_unsure(h200, give, system_folder):
+    path = give(h200, _model.sealed("made up", lines_of(CONV, high=-1.0), b""))
+    survey = Survey(h200, _key.parse_find_key(KEY))
+    assert _ranking.rank(survey) == _ranking.by_index(survey)
+    assert _ranking.ranked_by(survey) == (
+        f"the throughput index (the model {path} is unsure, no cost table for this device)")
+    _costs.write(system_folder / _costs.file_name(h200.device.info), "a table",
+                 [_costs.Line(s.name, 0, 0.1, 9, {s.cost_names[0]: 1.0}) for s in CONV])
+    _costs.forget()
+    assert _ranking.rank(survey) == _ranking.by_costs(survey) != []
+    assert _ranking.ranked_by(survey).endswith(f"(a table; the model {path} is unsure)")
+
+
+def test_immediate_mode_and_explanations(cpu, new_handle, rng, give, system_folder):
+    from problems import Problem
+
+    problem = Problem(new_handle, rng)
+    path = give(new_handle, _model.sealed("made up", lines_of(CONV), b""))
+    text = str(problem.plan(0).explain())
+    assert f"chosen by the model {path} (made up)" in text
+    assert "ms predicted" in text
+
+
+def test_a_devices_files(cpu):
+    assert _model.file_names(cpu.device.info) == [
+        f"{cpu.device.name.rpartition('_')[0]}.model", f"{cpu.device.info.runtime}-cpu.model"]
+
+
+# Learning
+
+
+def test_the_shipped_model():
+    """Within its limits, and of this build: every solver that a measured problem has is known."""
+    data = shipped().read_bytes()
+    assert len(data) <= 300_000
+    model = _model.read(shipped())
+    assert model.table.path == str(shipped())
+
+
+@pytest.mark.slow
+def test_better_than_table_and_index_on_networks_apart(capsys, tmp_path):
+    """A quarter of the problems, in five parts by layers: fewer wrong choices and a smaller mean than without trees."""
+    rows = bz2.decompress(MEASUREMENTS.read_bytes()).decode().splitlines()
+    some = set(keys()[::3])
+    path, out = tmp_path / "times", tmp_path / "nv-sm90.model"
+    path.write_text("\n".join(row for row in rows if json.loads(row)["key"] in some) + "\n")
+    assert cli.main(["train", str(path), "--json", "-o", str(out)]) == 0
+    judged = json.loads(capsys.readouterr().out)["judged"]
+    assert judged["model"]["problems"] + judged["model"]["not measured"] == len(some)
+    assert judged["model"]["within 5 %"] > judged["cost table"]["within 5 %"] > judged["throughput index"]["within 5 %"]
+    assert judged["model"]["mean"] < judged["cost table"]["mean"]
+    assert _model.read(out).about.endswith(f", {len(some)} problems")
+
+
+def test_the_command_refuses(capsys, tmp_path, monkeypatch):
+    path = tmp_path / "times"
+    path.write_text("no json\n")
+    assert cli.main(["train", str(path)]) == 2
+    assert capsys.readouterr().err.startswith("miopyx train: ")
+    assert cli.main(["train", str(tmp_path / "nothing")]) == 2
+    assert capsys.readouterr().err.startswith("miopyx train: ")
+    rows = bz2.decompress(MEASUREMENTS.read_bytes()).decode().splitlines()
+    path.write_text("\n".join(rows[:1200]) + "\n")
+    monkeypatch.setitem(__import__("sys").modules, "lightgbm", None)
+    assert cli.main(["train", str(path), "-o", str(tmp_path / "out")]) == 2
+    assert "pip install miopyx[train]" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_folds_share_no_network(measured):
+    problems, _ = measured
+    layers = sorted({problem.layer for problem in problems})
+    networks = {layer: frozenset("AB" if i % 3 == 0 else "A" if i % 3 == 1 else "B") for i, layer in enumerate(layers)}
+    folds = costs.folds(problems, networks)
+    assert sorted(i for some in folds.values() for i in some) == list(range(len(problems)))
+    for names, some in folds.items():
+        assert all(networks[problems[i].layer] == names for i in some)

@@ -11,7 +11,7 @@ import numpy
 from cpython.long cimport PyLong_Check
 from libc.string cimport memcpy
 
-from miopyx.values._types cimport MX_E4M3, MX_E5M2
+from miopyx.values._types cimport MX_BYTE, MX_E4M3, MX_E5M2
 from miopyx.values._args cimport checked_add, checked_mul, convert_member, raise_unknown, read_ints, to_int, to_member
 from miopyx import enums
 from miopyx.errors import BadParmError, InvalidValueError, MIOpenError, UnknownError
@@ -38,7 +38,7 @@ cdef int type_size(int data_type) noexcept nogil:
         return 4
     if data_type == 0 or data_type == 5:
         return 2
-    if data_type == 3 or data_type == 7 or data_type == 8 or data_type == 1007 or data_type == 1008:
+    if data_type in (3, 7, 8, 1007, 1008, MX_BYTE):
         return 1
     if data_type == 6 or data_type == 9:
         return 8
@@ -57,7 +57,7 @@ cdef int to_data_type(object value, str name) except -1:
         number = to_int(value, name)
     else:
         number = _named_type(value, name)
-    if type_size(number) == 0:
+    if number < 0 or type_size(number) == 0:
         raise_unknown(value, "miopenDataType_t", name)
     return number
 

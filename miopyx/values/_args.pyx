@@ -63,6 +63,14 @@ cdef double convert_real(object value, str name) except? -1:
         raise BadParmError("not a real number", name, value, "float") from None
 
 
+cdef double to_epsilon(object value, str name) except -1:
+    """What a norm adds to a variance: with a negative one or NaN its root is none."""
+    cdef double epsilon = to_double(value, name)
+    if not epsilon >= 0:
+        raise BadParmError("negative, or not a number", name, epsilon, ">= 0")
+    return epsilon
+
+
 cdef int64_t beyond_64_bits(int64_t a, str sign, int64_t b, str name) except? -1:
     raise BadParmError("size does not fit 64 bits", name, f"{a} {sign} {b}", "2**63 - 1")
 

@@ -89,8 +89,11 @@ cdef int read_ints(object values, int64_t* out, int count, bint wide, str name) 
     except Exception as e:  # whatever a strange object's methods raise
         raise BadParmError(f"not a sequence of integers ({type(e).__name__})", name, values,
                            f"{count} integers") from None
-    for i in range(count):
-        out[i] = to_int64(items[i], name) if wide else to_int(items[i], name)
+    try:
+        for i in range(count):
+            out[i] = to_int64(items[i], name) if wide else to_int(items[i], name)
+    except BadParmError as e:
+        raise BadParmError(e.message, f"{name}[{i}]", e.value, e.limit) from None
     return 0
 
 

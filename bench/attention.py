@@ -3,6 +3,7 @@
     python -P bench/attention.py                                     on the best CPU device, beside PyTorch on the CPU
     python -P bench/attention.py --device cuda:0 --dtype bfloat16    on a GPU, beside PyTorch on CUDA
     python -P bench/attention.py --only "512"                        shapes whose name has that
+    python -P bench/attention.py --json OUT                          a record, too
 
 Prints milliseconds of both, the medians of runs in turns, many calls enqueued before one wait, how many times as fast
 as PyTorch, and billions of operations a second of both: 4 n h s t d forward, 10 n h s t d backward (PyTorch's
@@ -13,12 +14,18 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
+from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 
 import miopyx
 from miopyx import MhaDescriptor, TensorDescriptor
+
+sys.path.append(str(Path(__file__).parent))
+
+import record
 
 SHAPES = [  # n, h, s, d, causal
     (8, 12, 128, 64, False), (1, 12, 512, 64, False), (1, 8, 1024, 64, True), (2, 16, 256, 128, False),
@@ -71,8 +78,10 @@ def milliseconds(calls, waits, seconds=1.0):
 
 
 def say(name, direction, mine, other, flops):
+    """Print a line, and return it as a row of the record."""
     rates = "".join(f" {flops / time * 1e-6:10.1f}" for time in (mine, other))
     print(f"{name:24} {direction:8} {mine:9.3f} {other:9.3f} ms   x {other / mine:5.2f}  {rates} GF/s", flush=True)
+    return {"shape": name, "direction": direction, "ms": mine, "torch_ms": other, "gflops": flops / mine * 1e-6}
 
 
 def main():
@@ -81,7 +90,9 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"))
     parser.add_argument("--seconds", type=float, default=1.0)
+    record.add_option(parser)
     args = parser.parse_args()
+    rows = []
     import torch
 
     handle = miopyx.Handle(args.device) if args.device else miopyx.Handle()
@@ -112,10 +123,11 @@ def main():
         mine, other = milliseconds([plan_of(handle, 0, {key: t[key] for key in FORWARD}, types, int(causal)), forward],
                                    [handle.finish, wait], args.seconds)
         flops = n * h * s * s * d * (0.5 if causal else 1)
-        say(name, "forward", mine, other, 4 * flops)
+        rows.append(say(name, "forward", mine, other, 4 * flops) | {"dtype": args.dtype})
         mine, other = milliseconds([plan_of(handle, 1, t, types, int(causal)), backward], [handle.finish, wait],
                                    args.seconds)
-        say(name, "backward", mine, other, 10 * flops)
+        rows.append(say(name, "backward", mine, other, 10 * flops) | {"dtype": args.dtype})
+    record.write(args.json, handle, torch, rows)
 
 
 if __name__ == "__main__":

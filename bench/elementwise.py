@@ -3,6 +3,7 @@
     python -P bench/elementwise.py                      on the best CPU device, beside PyTorch on the CPU
     python -P bench/elementwise.py --device cuda:0      on a GPU, beside PyTorch on CUDA
     python -P bench/elementwise.py --only adam,ctc
+    python -P bench/elementwise.py --json OUT           a record, too
 
 Prints microseconds of both, how many times as fast as PyTorch, and the bytes that must move by our time (GB/s).  Calls
 go through the functions of miopen.h, so their fixed cost is in the times.
@@ -11,29 +12,20 @@ go through the functions of miopen.h, so their fixed cost is in the times.
 from __future__ import annotations
 
 import argparse
-import statistics
-from time import perf_counter
+import sys
+from pathlib import Path
 
 import numpy as np
 
 import miopyx
 from miopyx import TensorDescriptor
 
+sys.path.append(str(Path(__file__).parent))
+
+import record
+from record import microseconds
+
 SIZES = {"1 MB": (256, 1024), "16 MB": (4096, 1024)}
-
-
-def microseconds(run, wait, runs):
-    """Return the median over 5 rounds of `runs` calls, launched without waiting in between."""
-    run()
-    wait()
-    times = []
-    for _ in range(5):
-        began = perf_counter()
-        for _ in range(runs):
-            run()
-        wait()
-        times.append((perf_counter() - began) / runs * 1e6)
-    return statistics.median(times)
 
 
 class Side:
@@ -208,7 +200,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--only", default="", help="beginnings of names, separated by commas")
+    record.add_option(parser)
     options = parser.parse_args()
+    rows = []
     cuda = options.device.startswith("cuda")
     try:
         import torch
@@ -223,15 +217,19 @@ def main():
         for name, make in CASES.items():
             if wanted and not name.startswith(wanted):
                 continue
-            for words, lens in SIZES.items():
+            for size, lens in SIZES.items():
                 ours, theirs, nbytes = make(side, *lens)
                 runs = 5 if name in ("ctc", "kth value") else 20
                 mine = microseconds(ours, handle.finish, runs)
-                words = f"{name:22} {words:6} {mine:9.1f} us {nbytes / mine / 1e3:6.1f} GB/s"
+                row = {"name": name, "size": size, "us": mine, "gb_s": nbytes / mine / 1e3}
+                words = f"{name:22} {size:6} {mine:9.1f} us {nbytes / mine / 1e3:6.1f} GB/s"
                 if torch is not None and theirs is not None:
                     other = microseconds(theirs, torch.cuda.synchronize if cuda else lambda: None, runs)
                     words += f"   PyTorch {other:9.1f} us   {other / mine:5.2f} times as fast"
+                    row["torch_us"] = other
+                rows.append(row)
                 print(words, flush=True)
+        record.write(options.json, handle, torch, rows)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
     python -P bench/norms.py --device cuda:0
     python -P bench/norms.py --device cuda:0 --compile      # beside torch.compile, too: half a minute a row
+    python -P bench/norms.py --device cuda:0 --json OUT     # a record, too
 
 Prints microseconds, the bytes that must move by the time (GB/s), and its share of what a copy reaches.
 """
@@ -9,13 +10,18 @@ Prints microseconds, the bytes that must move by the time (GB/s), and its share 
 from __future__ import annotations
 
 import argparse
-import statistics
-from time import perf_counter
+import sys
+from pathlib import Path
 
 import numpy as np
 
 import miopyx
 from miopyx import TensorDescriptor
+
+sys.path.append(str(Path(__file__).parent))
+
+import record
+from record import microseconds
 
 SIZES = [
     *[("layer", (4096, n), dtype) for dtype in ("float32", "bfloat16") for n in (1024, 2048, 4096, 8192, 16384)],
@@ -23,20 +29,6 @@ SIZES = [
     ("t5", (4096, 4096), "bfloat16"), ("group", (8, 320, 64, 64), "float32"), ("group", (8, 320, 64, 64), "bfloat16"),
 ]
 GROUPS = 32
-
-
-def microseconds(run, wait, runs=20):
-    """Return the median over 5 rounds of `runs` calls, launched without waiting in between."""
-    run()
-    wait()
-    times = []
-    for _ in range(5):
-        began = perf_counter()
-        for _ in range(runs):
-            run()
-        wait()
-        times.append((perf_counter() - began) / runs * 1e6)
-    return statistics.median(times)
 
 
 def ours(handle, kind, lens, dtype):
@@ -112,14 +104,16 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--compile", action="store_true")
+    record.add_option(parser)
     options = parser.parse_args()
+    rows = []
     with miopyx.Handle(options.device) as handle:
         try:
             import torch
 
             there = torch.cuda.is_available()
         except ImportError:
-            there = False
+            torch, there = None, False
         for kind, lens, dtype in SIZES:
             mine = [microseconds(run, handle.finish) for run in ours(handle, kind, lens, dtype)]
             theirs, fused = [float("nan")] * 3, []
@@ -129,12 +123,18 @@ def main():
                     fused = [microseconds(run, torch.cuda.synchronize) for run in compiled(kind, lens, dtype)]
             nbytes = int(np.prod(lens)) * (4 if dtype == "float32" else 2)
             copy = 2 * nbytes / min(mine[2], theirs[2] if there else mine[2]) / 1e3
+            row = {"kind": kind, "dtype": dtype, "shape": "x".join(map(str, lens)), "copy_gb_s": copy}
             words = [f"{kind:5} {dtype:8} {'x'.join(map(str, lens)):14} copy {copy:5.0f} GB/s"]
             for name, i, tensors in (("forward", 0, 2), ("backward", 1, 3)):
                 rate = tensors * nbytes / mine[i] / 1e3
+                row |= {f"{name}_us": mine[i], f"{name}_of_a_copy": rate / copy}
+                row |= {f"{name}_torch_us": theirs[i]} if there else {}
+                row |= {f"{name}_compiled_us": fused[i]} if fused else {}
                 words.append(f"{name} {mine[i]:7.1f} us {rate:5.0f} GB/s {rate / copy:4.2f} of a copy, "
                              f"PyTorch {theirs[i]:7.1f} us" + (f", compiled {fused[i]:7.1f} us" if fused else ""))
+            rows.append(row)
             print(" | ".join(words), flush=True)
+        record.write(options.json, handle, torch, rows)
 
 
 if __name__ == "__main__":

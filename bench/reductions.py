@@ -2,6 +2,7 @@
 
     python -P bench/reductions.py                     # an OpenCL CPU device; ratios of medians of interleaved runs
     python -P bench/reductions.py --device cuda:0     # beside PyTorch, torch.compile and a copy of as many bytes
+    python -P bench/reductions.py --json OUT          # a record, too
 
 A ratio above 1 says that miopyx is faster.  Bytes are those that must move: A once, what is written once.
 """
@@ -10,12 +11,18 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
+from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 
 import miopyx
 from miopyx import DropoutDescriptor, ReduceTensorDescriptor, TensorDescriptor
+
+sys.path.append(str(Path(__file__).parent))
+
+import record
 
 SIZES = [
     ("sum", (4096, 1024), (1,)), ("sum", (4096, 1024), (0,)), ("sum", (1 << 24,), (0,)), ("sum", (1 << 18,), (0,)),
@@ -94,6 +101,7 @@ def medians(calls, wait, rounds, seconds=0.02, statistic=statistics.median):
 
 
 def show(name, lens, axes, dtype, times, nbytes, copy):
+    """Print a line, and return it as a row of the record."""
     words = [f"{name:8} {dtype:8} {'x'.join(map(str, lens)):14} {','.join(map(str, axes)):6} "
              f"{times[0]:8.1f} us {nbytes / times[0] / 1e3:6.1f} GB/s"]
     words += [f"PyTorch {t:8.1f} us, ratio {t / times[0]:5.2f}" for t in times[1:2]]
@@ -101,6 +109,9 @@ def show(name, lens, axes, dtype, times, nbytes, copy):
     if copy:
         words.append(f"{nbytes / times[0] / 1e3 / copy:4.2f} of a copy")
     print(" | ".join(words), flush=True)
+    row = {"name": name, "dtype": dtype, "shape": "x".join(map(str, lens)), "axes": list(axes),
+           **dict(zip(("us", "torch_us", "compiled_us"), times, strict=False)), "gb_s": nbytes / times[0] / 1e3}
+    return row | ({"of_a_copy": row["gb_s"] / copy} if copy else {})
 
 
 def main():
@@ -109,7 +120,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--least", action="store_true", help="the least of many short runs: for a busy machine")
     parser.add_argument("--only", default="", help="part of a line's name")
+    record.add_option(parser)
     options = parser.parse_args()
+    rows = []
     with miopyx.Handle(options.device or None) as handle:
         try:
             import torch
@@ -144,8 +157,9 @@ def main():
                     calls.append(lambda compiled=compiled, x=x: compiled(x))
             size = 4 if dtype == "float32" else 2
             result = int(np.prod([n for i, n in enumerate(lens) if i not in axes]))
-            show(op, lens, axes, dtype, medians(calls, wait, options.rounds, **how), values.size * size + result * size,
-                 copy_rate(lens, dtype) if gpu else 0)
+            times = medians(calls, wait, options.rounds, **how)
+            rows.append(show(op, lens, axes, dtype, times, values.size * size + result * size,
+                             copy_rate(lens, dtype) if gpu else 0))
         for lens, dtype in DROPOUTS:
             if options.only not in f"dropout {dtype}":
                 continue
@@ -159,8 +173,9 @@ def main():
                 theirs = [[lambda x=x: torch.ops.aten.native_dropout(x, 0.5, True)],
                           [lambda x=x, mask=mask: torch.ops.aten.native_dropout_backward(x, mask, 2.0)]]
             for name, call, other in (("dropout", forward, theirs[0]), ("backward", backward, theirs[1])):
-                show(name, lens, (), dtype, medians([call, *other], wait, options.rounds, **how), nbytes,
-                     copy_rate(lens, dtype) if gpu else 0)
+                times = medians([call, *other], wait, options.rounds, **how)
+                rows.append(show(name, lens, (), dtype, times, nbytes, copy_rate(lens, dtype) if gpu else 0))
+        record.write(options.json, handle, torch, rows)
 
 
 if __name__ == "__main__":

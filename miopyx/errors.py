@@ -21,7 +21,7 @@ class MIOpenError(Exception):
     status : miopenStatus_t
         The status that the C function would have returned.
     parameter : str or None
-        The parameter at fault, with the header's name.
+        The parameter at fault, as the function or class that was called has it, with an index where it is a sequence.
     value : object
         What was passed for it.
     limit : object

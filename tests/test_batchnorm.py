@@ -721,6 +721,7 @@ def test_bad_input(handle, what):
     buffers = ("x", "dy", "dx", "scale", "dscale", "dbias") if back else ("x", "y", "scale", "bias")
     bad = [{name: None} for name in (*buffers, "handle", "xDesc", other)]
     bad += [{"mode": 2}, {"mode": -1}, {"mode": 0}]  # the descriptors are those of the spatial mode
+    bad += [{"epsilon": -1e-5}, {"epsilon": float("nan")}]
     bad += [{name: TensorDescriptor()} for name in ("xDesc", other)]
     # ranks, types, lengths
     bad += [{other: describe((2, 3, 20))}, {other: describe((2, 3, 4, 5), "float16")}, {other: describe((2, 3, 5, 4))},

@@ -121,6 +121,37 @@ def test_init_refuses_and_keeps_the_old_state(place, value):
     assert state(desc) == before
 
 
+@pytest.mark.parametrize(("call", "parameter"), [
+    (lambda: ConvolutionDescriptor((0, -1)), "pads[1]"),
+    (lambda: ConvolutionDescriptor((0, 0), end_pads=(-1, 0)), "end_pads[0]"),
+    (lambda: ConvolutionDescriptor(strides=(1, 0)), "strides[1]"),
+    (lambda: ConvolutionDescriptor(dilations=(1, "x")), "dilations[1]"),
+    (lambda: ConvolutionDescriptor((1, 1), strides=(1,)), "strides"),
+    (lambda: ConvolutionDescriptor(strides=(1,) * 9), "strides"),
+    (lambda: ConvolutionDescriptor(mode=9), "mode"),
+    (lambda: ConvolutionDescriptor(groups=0), "groups"),
+    (lambda: ConvolutionDescriptor(output_pads=(0, -1)), "output_pads[1]"),
+    (lambda: miopyx.miopenInitConvolutionNdDescriptor(created(), 2, (0, -1), (1, 1), (1, 1), 0), "padA[1]"),
+    (lambda: miopyx.miopenInitConvolutionNdDescriptor(created(), 2, (0, 0), (0, 1), (1, 1), 0), "strideA[0]"),
+    (lambda: miopyx.miopenInitConvolutionNdDescriptor(created(), 2, (0, 0), (1, 1), (1, 2.5), 0), "dilationA[1]"),
+    (lambda: miopyx.miopenInitConvolutionNdDescriptor(created(), 2, (0, 0), (1, 1), (1, 1), 0, endPadA=(0, -1)),
+     "endPadA[1]"),
+    (lambda: miopyx.miopenInitConvolutionDescriptor(created(), 0, 0, -1, 1, 1, 1, 1), "pad_w"),
+    (lambda: miopyx.miopenInitConvolutionDescriptor(created(), 0, 0, 0, 0, 1, 1, 1), "stride_h"),
+    (lambda: miopyx.miopenInitConvolutionDescriptor(created(), 0, 0, 0, 1, 1, 1, 0), "dilation_w"),
+    (lambda: miopyx.miopenSetTransposeConvOutputPadding(created(), 0, -1), "adj_w"),
+    (lambda: miopyx.miopenSetTransposeConvNdOutputPadding(created(), 2, (-1, 0)), "adjA[0]"),
+    (lambda: created().output_lens(tensor(1, 1, 0, 1), tensor(1, 1, 1, 1)), "x.lens[2]"),
+    (lambda: created().output_lens(tensor(1, 2, 1, 1), tensor(1, 1, 1, 1)), "w"),
+    (lambda: created().output_lens(tensor(1, 1, 1, 1), None), "w"),
+])
+def test_errors_have_the_names_of_who_was_called(call, parameter):
+    with pytest.raises(BadParmError) as raised:
+        call()
+    assert raised.value.parameter == parameter
+    assert raised.value.limit is not None
+
+
 @pytest.mark.parametrize("spatial", [0, -1, 4, 100, INT_MAX, -2**31, None, 2.0])
 def test_number_of_spatial_dimensions(spatial):
     desc = created(3)

@@ -140,21 +140,49 @@ def test_plans(handle, rng, softmax):
 
 
 def test_tables_of_nonsense_stay_within_the_tensors(handle, gpu, rng):
-    """Another type is refused; what an int32 table holds is not looked at."""
+    """Another type is refused; what an int32 table of the problem holds is not looked at."""
     x, ctc = TensorDescriptor("float32", (9, 3, 6)), CTCLossDescriptor()
     table = ctc.table(x, [1, 2, 2, 4, 5, 3], [2, 1, 3], [9, 5, 8], 3)
     for where in (handle, gpu):
         plan = where.ctc_loss(x, x, ctc, 3)
         data = [where.upload(rng.standard_normal(x.lens, np.float32)), np.full(3, 7, np.float32), where.empty(x)]
         data[1] = where.upload(data[1])
-        for wrong in (1 << 30, -5, 2):
-            plan(data[0], where.upload(np.full_like(table, wrong)), *data[1:])
-        plan(data[0], where.upload(rng.integers(-60, 60, table.shape).astype(np.int32)), *data[1:])
+        for wrong in (1 << 30, -5, 2, rng.integers(-60, 60, table.shape).astype(np.int32)):
+            nonsense = np.full_like(table, wrong)
+            nonsense[:, 2] = table[:, 2]  # the mark, without which nothing else is read
+            plan(data[0], where.upload(nonsense), *data[1:])
         where.finish()
         if where.device.is_host:
             for dtype in (np.int64, np.float32):
                 with pytest.raises(BadParmError, match="table"):
                     plan(data[0], table.astype(dtype), *data[1:])
+
+
+@pytest.mark.parametrize("softmax", [True, False])
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_tables_of_another_problem_give_nan(handle, gpu, rng, on_gpu, softmax):
+    """Other classes, steps, samples, labels or blanks, in memory of as many bytes."""
+    where = gpu if on_gpu else handle
+    x, ctc = TensorDescriptor("float32", (9, 2, 6)), CTCLossDescriptor(apply_softmax_layer=softmax)
+    plan = where.ctc_loss(x, x, ctc, 20)
+    data = where.upload(np.log(rng.dirichlet(np.ones(6), (9, 2))).astype(np.float32))
+
+    def run(table):
+        losses, dx = where.upload(np.full(2, 7, np.float32)), where.upload(np.full(x.lens, 7, np.float32))
+        plan(data, where.upload(table.view(np.uint8).reshape(-1)), losses, dx)
+        where.finish()
+        return where.download(losses, np.empty(2, np.float32)), where.download(dx, np.empty(x.lens, np.float32))
+
+    def table(lens=(9, 2, 6), blank=0, most=20):
+        one = CTCLossDescriptor(blank_label_id=blank)
+        counts = [2, 1, *[0] * (lens[1] - 2)]
+        return one.table(TensorDescriptor("float32", lens), [1, 2, 4], counts, [9] * lens[1], most)
+    right = table()
+    assert all(np.isfinite(values).all() for values in run(right))
+    for wrong in (table((9, 2, 7)), table((10, 2, 6)), table(blank=5), table((9, 3, 6))[:2], table(most=40)):
+        assert wrong.size >= right.size
+        for values in run(wrong):
+            assert np.isnan(values).all()
 
 
 def test_refused_plans(host):

@@ -59,6 +59,7 @@ def test_links_of_the_first_pages(page):
     assert links
     for link in links:
         assert (ROOT / link).is_file(), link
+        assert not link.startswith("docs/api/"), f"{link}: directives, which are a text on the built site alone"
 
 
 def test_the_coverage_page_is_that_of_the_code():

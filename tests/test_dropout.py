@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from guarded import LAYOUTS, ROUNDOFF, Guarded, Tensor, strides_of
@@ -321,6 +322,39 @@ def test_refusals(host):
         call(host, DropoutDescriptor(0.5))
     with pytest.raises(BadParmError, match="never set"):
         call(host, DropoutDescriptor())
+
+
+def typed(handle, array):
+    """An array that says its type: a buffer of OpenCL's is raw memory."""
+    if not (handle.device.is_host or handle.device.shares_memory):
+        pytest.skip("no arrays of other memory")
+    return array
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8"])
+def test_masks_are_bytes_of_any_type_and_shape(handle, dtype, rng):
+    problem = Dropout(handle, (4, 6), seed=5)
+    x, y = (handle.upload(np.ones((4, 6), np.float32)) for _ in range(2))
+    given, kept = rng.integers(0, 2, (4, 6)).astype(dtype), typed(handle, np.ones(24, dtype))
+    miopyx.miopenDropoutBackward(handle, problem.desc, X, X, x, X, y, typed(handle, given), 24)
+    np.testing.assert_array_equal(handle.download(y), np.where(given, 2, 0))
+    miopyx.miopenDropoutForward(handle, problem.desc, X, X, x, X, y, kept, 24)
+    handle.finish()
+    kept = kept if isinstance(kept, np.ndarray) else handle.download(kept)
+    np.testing.assert_array_equal(kept.view(np.uint8), mask_of(24, 0.5, 5))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int64", "float8_e4m3fn"])
+@pytest.mark.parametrize("backward", [False, True])
+def test_masks_of_other_types_are_refused(handle, dtype, backward):
+    problem = Dropout(handle, (4, 6))
+    x, y = (handle.upload(np.ones((4, 6), np.float32)) for _ in range(2))
+    mask = typed(handle, np.ones((4, 6)).astype(getattr(ml_dtypes, dtype, dtype)))
+    with pytest.raises(BadParmError, match="no bytes") as caught:
+        call(handle, problem.desc, x=x, y=y, reserve=mask, size=24, backward=backward)
+    assert (caught.value.parameter, caught.value.value, caught.value.limit) == (
+        "reserveSpace", dtype, "bool, int8 or uint8")
+    assert (handle.download(y) == 1).all()
 
 
 def test_plans(handle):

@@ -153,7 +153,7 @@ def test_what_has_no_meaning(handle):
     x = TensorDescriptor("float32", good)
     for axis in range(4):
         w = TensorDescriptor("float32", (*filters.lens[:axis], 0, *filters.lens[axis + 1:]))
-        with pytest.raises(BadParmError, match=rf"filterDesc.lens\[{axis}\]"):
+        with pytest.raises(BadParmError, match=rf"w.lens\[{axis}\]"):
             conv.output_lens(x, w)
     with pytest.raises(BadParmError, match=r"lens\[1\]"):
         miopyx.miopenDeriveBNTensorDescriptor(TensorDescriptor(), TensorDescriptor("float32", (2, 0, 4, 5)), "spatial")

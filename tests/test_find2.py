@@ -367,10 +367,15 @@ def test_batch_norm(handle, rng, running, keep):
     numbers = {ids.miopenScalarBatchnormEpsilon: epsilon}
     lens = {name: shape for name, shape in lens.items() if name not in saved}
     problem = problem_with(miopyx.miopenCreateBatchnormProblem(1, False, miopyx.miopenProblemDirectionInference), lens)
-    y, = run(handle, problem, {
+    arrays = {
         ids.miopenTensorBatchnormX: x, ids.miopenTensorBatchnormY: nans(LENS), ids.miopenTensorBatchnormScale: scale,
         ids.miopenTensorBatchnormBias: bias, ids.miopenTensorBatchnormEstimatedMean: mean,
-        ids.miopenTensorBatchnormEstimatedVariance: variance}, [ids.miopenTensorBatchnormY], numbers, saved=running)
+        ids.miopenTensorBatchnormEstimatedVariance: variance}
+    for wrong in (-epsilon, float("nan")):
+        with pytest.raises(miopyx.BadParmError, match="negative, or not a number"):
+            run(handle, problem, arrays, [ids.miopenTensorBatchnormY], {ids.miopenScalarBatchnormEpsilon: wrong},
+                saved=running)
+    y, = run(handle, problem, arrays, [ids.miopenTensorBatchnormY], numbers, saved=running)
     np.testing.assert_allclose(y, scale * (wide - mean) / np.sqrt(variance + epsilon) + bias, rtol=2e-5, atol=2e-5)
 
     written = [ids.miopenTensorBatchnormDX, ids.miopenTensorBatchnormScaleDiff, ids.miopenTensorBatchnormBiasDiff]

@@ -426,6 +426,8 @@ def test_what_does_not_fit_is_refused(host):
         (lambda: miopyx.conv2d(x, w, padding=((1, 1),)), "number of values"),
         (lambda: miopyx.conv2d(x, w, padding=((1, -1), (0, 0))), "negative pad"),
         (lambda: miopyx.avg_pool2d(x, 2, divisor_override=0), "divisor of 0"),
+        (lambda: miopyx.batch_norm(x, None, None, training=True, eps=-1e-5), "negative"),
+        (lambda: miopyx.batch_norm(x, None, None, training=True, eps=float("nan")), "not a number"),
         (lambda: miopyx.max_pool2d(x, 2, dilation=0), "dilation"),
         (lambda: miopyx.max_pool2d(x, 2, ceil_mode="yes"), "ceil_mode"),
         (lambda: miopyx.max_pool2d(x, 2, padding=((0, 2), (0, 0))), "pad out of range"),

@@ -483,6 +483,8 @@ def test_batch_norm_plans(handle, rng, activates):
     four = [data[name].argument() for name in ("scale", "bias", "mean", "variance")]
     plan, op, activ, args = plan_of(lambda plan: miopyx.miopenCreateOpBatchNormInference(plan, 1, norm),
                                     miopyx.miopenCreateOpActivationForward)
+    with pytest.raises(miopyx.BadParmError, match="epsilon"):
+        miopyx.miopenSetOpArgsBatchNormInference(args, op, 1.0, 0.0, *four, -1e-3)
     miopyx.miopenSetOpArgsBatchNormInference(args, op, 1.0, 0.0, *four, 1e-3)
     if activates:
         miopyx.miopenSetOpArgsActivForward(args, activ, 1.0, 0.0, 0.2, 0.0, 0.0)

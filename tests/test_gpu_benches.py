@@ -1,4 +1,4 @@
-"""bench/registers.py, find_lists.py and beside_cudnn.py, as far as they go without a GPU."""
+"""Benches of bench/, as far as they go without a GPU."""
 
 import importlib
 import json
@@ -184,3 +184,29 @@ def test_the_table_beside_cudnn(tmp_path, bench, capsys):
     (tmp_path / "small-float32-nchw.json").write_text(json.dumps({"dtype": "float32", "rows": rows}))
     bench("beside_cudnn").table(tmp_path)
     assert "| 500 (400) MB |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("name", "small", "options", "figures"), [
+    ("norms", {"SIZES": [("layer", (4, 8), "float32"), ("t5", (4, 8), "float32")]}, ["--device", "host"],
+     {"copy_gb_s", "forward_us", "backward_of_a_copy"}),
+    ("elementwise", {"SIZES": {"tiny": (4, 8)}}, ["--device", "host", "--only", "rope,glu"], {"us", "gb_s"}),
+    ("reductions", {"SIZES": [("sum", (4, 8), (1,))], "HALVES": [], "DROPOUTS": [((16,), "float32")]},
+     ["--device", "host", "--rounds", "1", "--least"], {"us", "gb_s"}),
+    ("attention", {"SHAPES": [(1, 1, 8, 4, False)]}, ["--device", "host", "--seconds", "0"],
+     {"ms", "torch_ms", "gflops"}),
+])
+def test_benches_write_records(tmp_path, bench, monkeypatch, name, small, options, figures):
+    if name == "attention":
+        pytest.importorskip("torch")
+    module = bench(name)
+    for constant, value in small.items():
+        monkeypatch.setattr(module, constant, value)
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", *options, "--json", str(tmp_path / "record")])
+    module.main()
+    found = json.loads((tmp_path / "record").read_text())
+    assert found["device"]
+    assert found["fingerprint"]["machine"]
+    assert len(found["rows"]) >= 1 + (name != "elementwise")
+    for row in found["rows"]:
+        assert figures <= row.keys()
+        assert all(row[one] > 0 for one in figures)

@@ -261,6 +261,17 @@ def test_pointwise(handle, rng):
                 np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("number", [(1,), (1, 1, 1, 1)])
+@pytest.mark.parametrize("first", [False, True])
+def test_numbers_of_any_rank(handle, rng, number, first):
+    """The operation takes them, so the graph does."""
+    x, b, y = tensor((4, 5)), tensor(number), tensor((4, 5))
+    a, c = rng.standard_normal((4, 5)).astype("f4"), rng.standard_normal(number).astype("f4")
+    graph = graph_of(handle, pointwise("MUL", *((b, x) if first else (x, b)), y))
+    for (got,) in results(handle, graph, [(x, a), (b, c)], [y]):
+        np.testing.assert_allclose(got, a * c.item(), rtol=1e-6)
+
+
 def test_products_and_reductions(handle, rng):
     b, h, m, k, n = (int(v) for v in rng.integers(1, 9, 5))
     left, right = rng.standard_normal((b, h, m, k), np.float32), rng.standard_normal((b, h, k, n), np.float32)
@@ -438,6 +449,24 @@ def test_what_is_no_attention(host, more):
     assert Parts(small_attention(), 0.5).forward().graph(host).finalized
     parts = Parts(small_attention(), 0.5, **more).forward()
     refused(MIOpenNotImplementedError, "MIOPEN_ATTR_OPERATIONGRAPH_OPS", parts.graph, host)
+
+
+@pytest.mark.parametrize(("name", "dtype", "attribute"), [
+    ("K", "float16", "MATMUL_BDESC"), ("Q", "float16", "MATMUL_BDESC"), ("O", "float64", "POINTWISE_YDESC"),
+    ("M", "float64", "REDUCTION_YDESC"), ("ScaleS", "float64", "POINTWISE_BDESC"),
+    ("DropoutSeed", "int32", "RNG_SEED")])
+def test_types_of_an_attention_are_checked_with_the_graph(host, name, dtype, attribute):
+    """And said of the graph's own tensors."""
+    parts = Parts(small_attention(), 0.5)
+    parts.t[name] = tensor(parts.lens[name], dtype=dtype)
+    parts.forward()
+    named = parts["K"] if name == "Q" else parts[name]  # K is compared with Q
+    refused(MIOpenNotImplementedError, f"MIOPEN_ATTR_OPERATION_{attribute} of tensor {named.uid}", parts.graph, host)
+
+
+def test_scales_that_are_no_number(host):
+    refused(BadParmError, "MIOPEN_ATTR_OPERATION_POINTWISE_ALPHA1", Parts(small_attention(), math.nan).forward().graph,
+            host)
 
 
 @pytest.mark.parametrize("probability", [1.0, -0.1, 7.0, math.nan])
@@ -677,6 +706,8 @@ def test_what_is_not_computed_is_said_with_the_graph(host):
             (pointwise("ADD", tensor((2, 1)), tensor((1, 3)), x), f"{PW}XDESC"),
             (matmul(x, tensor((3, 4)), tensor((2, 4), dtype="float16")), "OPERATION_MATMUL_CDESC")):
         refused(MIOpenNotImplementedError, f"MIOPEN_ATTR_{attribute}", graph_of, host, op)
+    refused(MIOpenNotImplementedError, "MIOPEN_ATTR_OPERATION_MATMUL_ADESC", graph_of, host,
+            matmul(tensor((2, 0)), tensor((0, 4)), tensor((2, 4))))
     for lens in (((2, 3), (4, 3), (2, 4)), ((5, 2, 3), (3, 4), (5, 2, 4))):  # b^T alone, and a repeated batch
         refused(MIOpenNotImplementedError, "MIOPEN_ATTR_OPERATIONGRAPH_OPS", graph_of, host, matmul(*map(tensor, lens)))
 

@@ -446,6 +446,9 @@ def test_plans(handle, rng):
     assert handle.group_norm_forward(X, X, 2, ONE, ONE).buffers == ("x", "weight", "bias", "y")
     back = handle.group_norm_backward(X, X, X, GROUPS, GROUPS, 2, ONE, ONE, ONE)
     assert back.buffers == ("dy", "x", "weight", "mean", "rstd", "dx", "dw", "db")
+    for epsilon in (-0.5, float("nan"), np.float32(-1)):
+        with pytest.raises(BadParmError, match="epsilon"):
+            plan(*(t.argument() for t in (norm.x, norm.weight, norm.bias, y, mean, rstd)), epsilon=epsilon)
     for wrong in (lambda: handle.layer_norm_forward(X, X, 4), lambda: handle.layer_norm_forward(X, None, 1),
                   lambda: handle.layer_norm_forward(X, X, 1, OUTER), lambda: handle.group_norm_forward(X, X, 4),
                   lambda: handle.layer_norm_backward(X, X, X, None, OUTER, 1),
@@ -476,6 +479,7 @@ miopyx.miopenDestroyTensorDescriptor(GONE)
     ({"weightDesc": TensorDescriptor("float16", (6, 5))}, "weightDesc"),
     ({"meanDesc": INNER}, "meanDesc"), ({"rstdDesc": TensorDescriptor("float64", (4,))}, "rstdDesc"),
     ({"rstdDesc": None}, "rstdDesc"), ({"epsilon": None}, "epsilon"), ({"epsilon": "1"}, "epsilon"),
+    ({"epsilon": float("nan")}, "epsilon"), ({"epsilon": -1e-5}, "epsilon"),
     ({"normalized_dim": 4}, "normalized_dim"), ({"normalized_dim": -1}, "normalized_dim"),
     ({"normalized_dim": 10**6}, "normalized_dim"), ({"normalized_dim": None}, "normalized_dim"),
     ({"normalized_dim": 2}, "weightDesc"), ({"x": None}, "x"), ({"y": None}, "y"), ({"weight": None}, "weight"),
@@ -485,6 +489,29 @@ def test_bad_arguments(handle, changed, names):
     with pytest.raises(BadParmError) as raised:
         miopyx.miopenLayerNormForward(handle, **arguments(handle, **changed))
     assert raised.value.parameter == names
+
+
+@pytest.mark.parametrize("epsilon", [-1e-30, float("nan"), -float("inf")])
+def test_epsilons_of_every_norm(handle, epsilon):
+    data = [handle.upload(np.zeros(480, np.uint8)) for _ in range(7)]
+    last, rows = TensorDescriptor("float32", (5,)), TensorDescriptor("float32", (4, 6))
+    for call in (
+        lambda: miopyx.miopenAddLayerNormForward(
+            handle, 3, X, data[0], X, data[1], INNER, data[2], INNER, data[3], epsilon, 1, X, data[4], OUTER, data[5],
+            OUTER, data[6]),
+        lambda: miopyx.miopenT5LayerNormForward(
+            handle, 5, X, data[0], last, data[1], epsilon, X, data[2], rows, data[3]),
+        lambda: miopyx.miopenGroupNormForward(
+            handle, 1, X, data[0], ONE, data[1], ONE, data[2], 2, epsilon, X, data[3], GROUPS, data[4], GROUPS,
+            data[5]),
+    ):
+        with pytest.raises(BadParmError) as raised:
+            call()
+        assert (raised.value.parameter, raised.value.limit) == ("epsilon", ">= 0")
+
+
+def test_epsilon_may_be_0(handle):
+    miopyx.miopenLayerNormForward(handle, **arguments(handle, epsilon=0))
 
 
 def test_one_type_of_parameters(handle):

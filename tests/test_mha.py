@@ -402,7 +402,7 @@ def test_descriptor():
     miopyx.miopenSetMhaDescriptor(desc, 0.125)
     assert miopyx.miopenGetMhaDescriptor(desc) == desc.scale == 0.125
     assert MhaDescriptor(0.125) == desc
-    for wrong in ("x", None, 1j):
+    for wrong in ("x", None, 1j, float("nan"), np.float32("nan")):
         with pytest.raises(BadParmError, match="scale"):
             miopyx.miopenSetMhaDescriptor(desc, wrong)
     assert desc.scale == 0.125

@@ -537,7 +537,8 @@ def test_constructor():
     ((0, 0, 3, 0, 1, 2, 2), "windowHeight, windowWidth[0]"), ((0, 3, -1, 0, 0, 2, 2), "windowHeight, windowWidth[1]"),
     ((0, 3, 3, -1, 1, 2, 2), "pad_h, pad_w[0]"), ((0, 3, 3, 1, 3, 2, 2), "pad_h, pad_w[1]"),
     ((0, 3, 3, 1, 1, 0, 2), "stride_h, stride_w[0]"), ((0, 3, 3, 1, 1, 2, -2), "stride_h, stride_w[1]"),
-    ((0, 3.0, 3, 1, 1, 2, 2), "windowHeight, windowWidth"), ((0, 3, 3, 1, 1, 2, 2**31), "stride_h, stride_w"),
+    ((0, 3.0, 3, 1, 1, 2, 2), "windowHeight, windowWidth[0]"),
+    ((0, 3, 3, 1, 1, 2, 2**31), "stride_h, stride_w[1]"),
 ])
 def test_a_failing_setter_changes_nothing(arguments, parameter):
     pool = PoolingDescriptor(AVERAGE, (4, 5), (1, 2), (2, 1), 2, IMAGE)

@@ -551,3 +551,32 @@ def test_a_full_file_system(opencl_name, tmp_path):
     assert json.loads(output.splitlines()[-1]) == {"right": True, "source": 1, "binary": 0}
     assert errors.count("not kept") == 1
     assert not [path for path in tmp_path.joinpath("programs").rglob("*") if path.is_file()]
+
+
+def test_a_handle_keeps_the_programs_that_were_used_last(opencl_name, monkeypatch):
+    """Solvers make one for each shape.  A plan whose program went computes what it did; what goes is stored."""
+    with miopyx.Handle(opencl_name) as handle:
+        x = miopyx.TensorDescriptor("float32", (2, 3, 4))
+        plan = handle.activation_forward(miopyx.ActivationDescriptor("relu"), x, x)
+        values = np.random.default_rng(0).standard_normal(x.lens, np.float32)
+        given, first, again = handle.upload(values), *(handle.empty(x) for _ in range(2))
+        plan(given, first)
+        made, stored, real = [], [], programs.build
+        monkeypatch.setattr(programs, "build", lambda device, file, options: made.append(options) or object())
+        monkeypatch.setattr(programs, "store", lambda some=None: stored.extend(some or ()))
+        specs = [KernelSpec(FILE, "entry", ROWS=i) for i in range(2049)]
+        kept = [handle.program(spec) for spec in specs[:2048]]
+        assert len(stored) >= 1  # the plan's own
+        assert handle.program(specs[0]) is kept[0]
+        handle.program(specs[2048])
+        assert len(made) == 2049
+        assert stored[-1] is kept[1]
+        assert handle.has_program(specs[0])
+        assert not handle.has_program(specs[1])
+        assert handle.has_program(specs[2])
+        kept.clear()
+        stored.clear()
+        monkeypatch.setattr(programs, "build", real)
+        plan(given, again)
+        np.testing.assert_array_equal(handle.download(again), handle.download(first))
+        np.testing.assert_array_equal(handle.download(again).reshape(x.lens), np.maximum(values, 0))

@@ -196,6 +196,34 @@ def test_lengths_below_zero_and_strides_below_one(place, length):
     assert miopyx.miopenGetTensorDescriptor(desc) == (miopyx.miopenFloat, (5, 6), (6, 1))
 
 
+@pytest.mark.parametrize(("call", "parameter"), [
+    (lambda: TensorDescriptor("float32", (1, -2)), "lens[1]"),
+    (lambda: TensorDescriptor("float32", (1, "x")), "lens[1]"),
+    (lambda: TensorDescriptor("float32", (1, 2), (0, 1)), "strides[0]"),
+    (lambda: TensorDescriptor("float32", (1, 2), (1,)), "strides"),
+    (lambda: TensorDescriptor("float32", (1 << 40, 1 << 40)), "lens"),
+    (lambda: TensorDescriptor("float32", ()), "lens"),
+    (lambda: TensorDescriptor("float32", (1,) * 9), "lens"),
+    (lambda: TensorDescriptor("what", (1,)), "data_type"),
+    (lambda: TensorDescriptor("int8", (1, 3, 1, 1), layout="NCHWc4"), "lens[1]"),
+    (lambda: TensorDescriptor("float32", (1, 3, 1), layout="NCHW"), "lens"),
+    (lambda: TensorDescriptor("float32", (1, 3, 1, 1), layout=99), "layout"),
+    (lambda: miopyx.miopenSetTensorDescriptor(created(1), 1, 2, (1, -1), None), "dimsA[1]"),
+    (lambda: miopyx.miopenSetTensorDescriptor(created(1), 1, 2, (1, 1), (1, 0)), "stridesA[1]"),
+    (lambda: miopyx.miopenSetTensorDescriptor(created(1), 1, 2, (1, 1 << 40), None), "dimsA[1]"),
+    (lambda: miopyx.miopenSetTensorDescriptorV2(created(1), 1, 2, (1 << 40, 1 << 40), (1, 1)), "dimsA"),
+    (lambda: miopyx.miopenSetNdTensorDescriptorWithLayout(created(1), 1, "NCHW", (1, 1, 1, -1), 4), "lens[3]"),
+    (lambda: miopyx.miopenSet4dTensorDescriptor(created(1), 1, 1, 1, -1, 1), "h"),
+    (lambda: miopyx.miopenSet4dTensorDescriptorEx(created(1), 1, 1, 1, 1, 1, 1, 0, 1, 1), "cStride"),
+    (lambda: miopyx.miopenSet4dTensorDescriptorEx(created(1), 1, 1, -1, 1, 1, 1, 1, 1, 1), "c"),
+])
+def test_errors_have_the_names_of_who_was_called(call, parameter):
+    with pytest.raises((BadParmError, InvalidValueError)) as raised:
+        call()
+    assert raised.value.parameter == parameter
+    assert raised.value.limit is not None
+
+
 @pytest.mark.parametrize("setter", [miopyx.miopenSetTensorDescriptor, miopyx.miopenSetTensorDescriptorV2])
 def test_number_of_dimensions(setter):
     desc = created(5, 6)

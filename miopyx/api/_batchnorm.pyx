@@ -8,7 +8,7 @@ activation follows, y is what that makes of it.
 from libc.string cimport memset
 
 from miopyx.engine._plan cimport Plan
-from miopyx.values._args cimport to_double, to_flag
+from miopyx.values._args cimport to_double, to_epsilon, to_flag
 from miopyx.problem._activation cimport PASTHRU, ActivationDescriptor, as_activation
 from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor
 from miopyx.values._types cimport MX_BN_BACKWARD, MX_BN_INFERENCE, MX_BN_TRAINING, MX_SCALARS
@@ -158,7 +158,7 @@ cdef int _train(_Form form, object handle, object bn_mode, object alpha, object 
         raise BadParmError("two of four buffers that go together", form.plain.names[PREVIOUS if running else RUNNING],
                            None, "a buffer, or None for all four")
     _take_activation(<object> descriptors[0], numbers)
-    numbers[BN_FACTOR], numbers[BN_EPSILON] = to_double(factor, "expAvgFactor"), to_double(epsilon, "epsilon")
+    numbers[BN_FACTOR], numbers[BN_EPSILON] = to_double(factor, "expAvgFactor"), to_epsilon(epsilon, "epsilon")
     require_plain_scalars(alpha, beta, UnknownError)
     flags += BN_RUNNING * running + BN_SAVE * save
     left_out = (0 if running else NO_RUNNING) | (0 if save else NO_SAVED)
@@ -177,7 +177,7 @@ cdef int _infer(_Form form, _Form training, object handle, object bn_mode, objec
     cdef double[MX_SCALARS] numbers
     flags += to_mode(bn_mode)
     _take_activation(<object> descriptors[0], numbers)
-    numbers[0] = to_double(epsilon, "epsilon")
+    numbers[0] = to_epsilon(epsilon, "epsilon")
     if <object> buffers[4] is None or <object> buffers[5] is None:  # statistics of the batch itself
         buffers[4] = buffers[5] = buffers[6] = buffers[7] = <arg_t> None
         return _train(training, handle, bn_mode, alpha, beta, descriptors, buffers, 0, epsilon)
@@ -194,7 +194,7 @@ cdef int _backward(_Form form, object handle, object bn_mode, object alpha, obje
     cdef object activ = <object> descriptors[0]
     cdef double[MX_SCALARS] numbers
     _take_activation(activ, numbers)
-    numbers[0] = to_double(epsilon, "epsilon")
+    numbers[0] = to_epsilon(epsilon, "epsilon")
     require_plain_scalars(alpha, beta, BadParmError)
     require_plain_scalars(alpha_parameters, beta_parameters, BadParmError)
     return form.run(handle, descriptors, buffers, numbers, mode + BN_SAVE * saved,
@@ -258,7 +258,7 @@ def miopenBatchNormalizationForwardTraining(handle, bn_mode, alpha, beta, xDesc,
     expAvgFactor : float
     resultRunningMean, resultRunningVariance : memory of the handle's device, or None for both
         Are moved.
-    epsilon : float
+    epsilon : float, >= 0
     resultSaveMean, resultSaveInvVariance : memory of the handle's device, or None for both
         Get mean and inv, for the backward pass.
 
@@ -409,7 +409,7 @@ def miopenBatchNormalizationForwardInference(handle, bn_mode, alpha, beta, xDesc
         same memory.
     bnScale, bnBias : memory of the handle's device
     estimatedMean, estimatedVariance : memory of the handle's device, or None
-    epsilon : float
+    epsilon : float, >= 0
 
     Raises
     ------
@@ -560,7 +560,7 @@ def miopenBatchNormalizationBackward(handle, bn_mode, alphaDataDiff, betaDataDif
     bnScale : memory of the handle's device
     resultBnScaleDiff, resultBnBiasDiff : memory of the handle's device
         Are written.
-    epsilon : float
+    epsilon : float, >= 0
         Used where nothing was saved.
     savedMean, savedInvVariance : memory of the handle's device, or None for both
         What training saved; without them both are computed from x and epsilon.

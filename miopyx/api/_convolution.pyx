@@ -28,7 +28,7 @@ from miopyx.choose._survey import Survey
 from miopyx.values import config
 from miopyx import enums
 from miopyx.problem._descriptors import (
-    destroy, get_attribute, set_attribute, set_convolution, set_find_mode, set_group_count, set_output_pads,
+    destroy, get_attribute, renamed, set_attribute, set_convolution, set_find_mode, set_group_count, set_output_pads,
 )
 from miopyx.enums import miopenConvolutionMode_t
 from miopyx.errors import BadParmError, UnknownError
@@ -90,7 +90,12 @@ def miopenInitConvolutionDescriptor(convDesc, c_mode, pad_h, pad_w, stride_h, st
     pad[0], pad[1] = to_int(pad_h, "pad_h"), to_int(pad_w, "pad_w")
     stride[0], stride[1] = to_int(stride_h, "stride_h"), to_int(stride_w, "stride_w")
     dilation[0], dilation[1] = to_int(dilation_h, "dilation_h"), to_int(dilation_w, "dilation_w")
-    desc.set(2, pad, stride, dilation, to_member(c_mode, "miopenConvolutionMode_t", "c_mode"), pad)
+    kind = to_member(c_mode, "miopenConvolutionMode_t", "c_mode")
+    try:
+        desc.set(2, pad, stride, dilation, kind, pad)
+    except BadParmError as e:
+        raise renamed(e, pad=("pad_h", "pad_w"), stride=("stride_h", "stride_w"),
+                      dilation=("dilation_h", "dilation_w")) from None
 
 
 def miopenInitConvolutionNdDescriptor(convDesc, spatialDim, padA, strideA, dilationA, c_mode, *, endPadA=None):
@@ -237,7 +242,11 @@ def miopenSetTransposeConvOutputPadding(convDesc, adj_h, adj_w):
     BadParmError
         For a negative number.
     """
-    set_output_pads(as_convolution(convDesc, "convDesc"), 2, (adj_h, adj_w))
+    cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
+    try:
+        set_output_pads(desc, 2, (adj_h, adj_w))
+    except BadParmError as e:
+        raise renamed(e, adjA=("adj_h", "adj_w")) from None
 
 
 def miopenSetTransposeConvNdOutputPadding(convDesc, spatialDim, adjA):

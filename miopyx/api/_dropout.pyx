@@ -255,7 +255,8 @@ def miopenDropoutForward(handle, dropoutDesc, noise_shape, xDesc, x, yDesc, y, r
         strides are alike.
     reserveSpace : memory of the handle's device, or None
         Gets the mask: a byte for each element in the order of x's axes.  With use_mask it is the mask, where any byte
-        but 0 means that an element stays.  None: the mask is not kept.
+        but 0 means that an element stays.  An array has elements of a byte: bool, int8 or uint8.  None: the mask is not
+        kept.
     reserveSpaceSizeInBytes : int
         What miopenDropoutGetReserveSpaceSize says, or more; 0 for None.
 

@@ -8,7 +8,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport INT64_MAX, int64_t
 from libc.string cimport memcpy
 
-from miopyx.values._args cimport to_double, to_flag, to_int, to_int64, to_member
+from miopyx.values._args cimport to_double, to_epsilon, to_flag, to_int, to_int64, to_member
 from miopyx.engine._binding cimport OWN, workspace_bytes
 from miopyx.engine._handle cimport Handle, as_handle
 from miopyx.engine._plan cimport Plan
@@ -1064,6 +1064,8 @@ def miopenRunSolution(handle, solution, nInputs, tensors, workspace, workspaceSi
             numbers_seen |= 1u << j
             if id == MHA_MASK:
                 scalars[s.place[j]] = _mask(argument[BUFFER_AT])
+            elif id == EPSILON:
+                scalars[s.place[j]] = to_epsilon(argument[BUFFER_AT], <str> _name_of(id))
             else:
                 scalars[s.place[j]] = to_double(argument[BUFFER_AT], <str> _name_of(id))
             continue

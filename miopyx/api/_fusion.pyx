@@ -22,7 +22,7 @@ from miopyx.problem._fusion cimport FUSED_ALPHA, FUSED_BETA, FUSED_EPSILON, FUSE
 from miopyx.problem._problem cimport (
     FUSED_BIAS, FUSED_MEAN, FUSED_SCALE, FUSED_SHIFT, FUSED_VARIANCE, FUSED_Z, ConvProblem,
 )
-from miopyx.values._args cimport raise_unknown, to_double, to_flag, to_int, to_int64, to_member
+from miopyx.values._args cimport raise_unknown, to_double, to_epsilon, to_flag, to_int, to_int64, to_member
 from miopyx.values._learnt cimport learnt
 from miopyx.values._types cimport MX_FORWARD, MX_SCALARS, MX_SLOTS
 
@@ -189,7 +189,7 @@ def plan_bias_activation(handle, x_desc, w_desc, conv_desc, z_desc, bias_desc, a
     cdef Plan plan
     cdef list names = ["x", "w"], slots = [SLOT_X, SLOT_W]
     cdef int i, math = h.math()
-    epsilon = to_double(epsilon, "epsilon")
+    epsilon = to_epsilon(epsilon, "epsilon")
     limit = None if workspace_limit is None else to_int64(workspace_limit, "workspace_limit")
     if limit is not None and limit < 0:
         raise BadParmError("negative size", "workspace_limit", limit, ">= 0")
@@ -995,7 +995,7 @@ def miopenSetOpArgsBatchNormInference(args, bnOp, alpha, beta, bnScale, bnBias, 
     alpha, beta : float or None
         1 and 0.
     bnScale, bnBias, estimatedMean, estimatedVariance : memory of the device
-    epsilon : float
+    epsilon : float, >= 0
 
     Raises
     ------
@@ -1005,7 +1005,7 @@ def miopenSetOpArgsBatchNormInference(args, bnOp, alpha, beta, bnScale, bnBias, 
     cdef FusionOperator op = _operator(bnOp, NORM, "bnOp")
     _require_plain(alpha, beta)
     _args_of(args).given[op] = {FUSED_SCALE: bnScale, FUSED_SHIFT: bnBias, FUSED_MEAN: estimatedMean,
-                                FUSED_VARIANCE: estimatedVariance}, {FUSED_EPSILON: to_double(epsilon, "epsilon")}
+                                FUSED_VARIANCE: estimatedVariance}, {FUSED_EPSILON: to_epsilon(epsilon, "epsilon")}
 
 
 def miopenSetOpArgsBatchNormForward(args, bnOp, alpha, beta, bnScale, bnBias, savedMean, savedInvVariance, runningMean,
@@ -1035,7 +1035,7 @@ def miopenSetOpArgsBatchNormForward(args, bnOp, alpha, beta, bnScale, bnBias, sa
         raise BadParmError("running statistics", "runningMean, runningVariance", (runningMean, runningVariance),
                            "two, as the operator keeps them" if op.running else "None: the operator keeps none")
     _args_of(args).given[op] = (bnScale, bnBias, to_double(expAvgFactor, "expAvgFactor"), runningMean, runningVariance,
-                                to_double(epsilon, "epsilon"), savedMean, savedInvVariance)
+                                to_epsilon(epsilon, "epsilon"), savedMean, savedInvVariance)
 
 
 def miopenSetOpArgsBatchNormBackward(args, bnOp, alpha, beta, x, bnScale, bnBias, resultBnScaleDiff, resultBnBiasDiff,

@@ -92,7 +92,7 @@ class Handle(_Handle):
             As for convolution_forward.
         norm_desc : TensorDescriptor, optional
             1, k, 1, 1: of batch norm's four tensors.
-        epsilon : float
+        epsilon : float, >= 0
             Batch norm's.
 
         Returns

@@ -7,7 +7,7 @@ sqrt(variance + epsilon).
 from libc.stdint cimport int64_t
 
 from miopyx.engine._binding cimport workspace_bytes
-from miopyx.values._args cimport raise_unknown, to_double, to_int64, to_member
+from miopyx.values._args cimport raise_unknown, to_epsilon, to_int64, to_member
 from miopyx.values._types cimport MX_NORM_BACKWARD, MX_NORM_FORWARD, MX_SCALARS
 from miopyx.problem._layernorm cimport LN_ADD, LN_GROUP, LN_LAYER, LN_T5
 from ._operation cimport Signature, arg_t, require_handle
@@ -103,7 +103,7 @@ cdef int _forward(int kind, object handle, object mode, arg_t* descriptors, arg_
     require_handle(handle)
     cdef Signature signature = <Signature> _FORWARD[kind]
     cdef bint affine = _affine(mode, kind)
-    cdef double[MX_SCALARS] numbers = [to_double(epsilon, "epsilon"), 0, 0, 0, 0, 0, 0, 0]
+    cdef double[MX_SCALARS] numbers = [to_epsilon(epsilon, "epsilon"), 0, 0, 0, 0, 0, 0, 0]
     cdef int flags = _number(number, kind) << NUMBER | kind
     cdef unsigned left_out = _absent(signature, descriptors, buffers, affine, True)
     return signature.run(handle, descriptors, buffers, numbers, flags | left_out << LEFT_OUT, left_out)
@@ -153,7 +153,7 @@ def miopenLayerNormForward(handle, mode, xDesc, x, weightDesc, weight, biasDesc,
         Of the lengths of the normalised axes, where axes of length 1 do not count; of x's type or float32, both alike.
         Ignored, as weight and bias are, where the mode has no weights.
     weight, bias : memory of the handle's device
-    epsilon : float
+    epsilon : float, >= 0
     normalized_dim : int
         The first axis that is normalised, 0 to x's rank.
     meanDesc, rstdDesc : TensorDescriptor
@@ -351,7 +351,7 @@ def miopenT5LayerNormForward(handle, mode, xDesc, x, weightDesc, weight, epsilon
     x, y : memory of the handle's device
     weightDesc, weight
         Of the length of the last axis; all as for miopenLayerNormForward.
-    epsilon : float
+    epsilon : float, >= 0
     rstdDesc : TensorDescriptor
         Of the lengths of the other axes.
     rstd : memory of the handle's device, or None
@@ -451,7 +451,7 @@ def miopenGroupNormForward(handle, mode, xDesc, x, weightDesc, weight, biasDesc,
         A number for each channel, as for miopenLayerNormForward.
     num_groups : int
         A divisor of the number of channels.
-    epsilon : float
+    epsilon : float, >= 0
     meanDesc, rstdDesc : TensorDescriptor
         Of the lengths (n, num_groups), where axes of length 1 do not count.
     mean, rstd : memory of the handle's device, or None

@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t
 from miopyx.values._args cimport checked_mul, to_int
 from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor, to_data_type
 
-from miopyx.problem._descriptors import destroy, set_cast_type, set_tensor, set_tensor_layout
+from miopyx.problem._descriptors import destroy, renamed, set_cast_type, set_tensor, set_tensor_layout
 from miopyx.enums import miopenDataType_t
 from miopyx.errors import BadParmError
 
@@ -42,12 +42,23 @@ def miopenSet4dTensorDescriptor(tensorDesc, dataType, n, c, h, w):
     cdef int number = to_data_type(dataType, "dataType")
     lens[0], lens[1], lens[2], lens[3] = to_int(n, "n"), to_int(c, "c"), to_int(h, "h"), to_int(w, "w")
     if lens[0] < 0 or lens[1] < 0 or lens[2] < 0 or lens[3] < 0:
-        raise BadParmError("length below 0", "n, c, h, w", (n, c, h, w), ">= 0")
+        name, value = next(one for one in zip("nchw", (n, c, h, w)) if one[1] < 0)
+        raise BadParmError("length below 0", name, value, ">= 0")
     strides[3] = 1
     strides[2] = max(lens[3], 1)
     strides[1] = max(lens[2], 1) * strides[2]  # two factors below 2**31 fit, three need not
     strides[0] = checked_mul(max(lens[1], 1), strides[1], "c, h, w")
-    desc.set(number, 4, lens, strides, 1)
+    _set_4d(desc, number, lens, strides)
+
+
+cdef int _set_4d(TensorDescriptor desc, int number, const int64_t* lens, const int64_t* strides) except -1:
+    try:
+        desc.set(number, 4, lens, strides, 1)
+    except BadParmError as e:
+        if "[" in str(e.parameter):
+            raise renamed(e, lens=tuple("nchw"), strides=("nStride", "cStride", "hStride", "wStride")) from None
+        raise renamed(e, lens="n, c, h, w", strides="nStride, cStride, hStride, wStride") from None
+    return 0
 
 
 def miopenSet4dTensorDescriptorEx(tensorDesc, dataType, n, c, h, w, nStride, cStride, hStride, wStride):
@@ -74,7 +85,7 @@ def miopenSet4dTensorDescriptorEx(tensorDesc, dataType, n, c, h, w, nStride, cSt
     lens[0], lens[1], lens[2], lens[3] = to_int(n, "n"), to_int(c, "c"), to_int(h, "h"), to_int(w, "w")
     strides[0], strides[1] = to_int(nStride, "nStride"), to_int(cStride, "cStride")
     strides[2], strides[3] = to_int(hStride, "hStride"), to_int(wStride, "wStride")
-    desc.set(number, 4, lens, strides, 1)
+    _set_4d(desc, number, lens, strides)
 
 
 def miopenSetNdTensorDescriptorWithLayout(tensorDesc, dataType, tensorLayout, lens, num_lens):

@@ -180,7 +180,8 @@ def _renamed(error: type[MIOpenError], names: dict[str, str]) -> Iterator[None]:
     try:
         yield
     except MIOpenError as e:
-        raise error(e.message, names.get(str(e.parameter).partition(".")[0], e.parameter), e.value, e.limit) from None
+        of = [names.get(one.partition(".")[0], one) for one in str(e.parameter).split(", ")]
+        raise error(e.message, ", ".join(of), e.value, e.limit) from None
 
 
 # Of each kind of operation the attribute for its descriptor, and that one's for the type that is computed with.
@@ -334,7 +335,7 @@ def engines(graph: BackendDescriptor) -> list[Engine]:
     else:
         for pattern, direction in ((_FORWARD, 0), (_BACKWARD, 1)):
             if found is None and len(ops) == len(pattern):
-                found = _attention(ops, pattern, direction)
+                found = _attention(ops, pattern, direction, handle)
     if not found:
         kept = [t.uid for t in by_id.values() if t.uid in read & written and not t.value("TENSOR_IS_VIRTUAL")]
         why = f"; tensors between its operations are not virtual: {', '.join(map(str, kept))}" if kept else ""
@@ -521,6 +522,8 @@ def _pointwise(op: BackendDescriptor, handle: Handle, tensors: list[BackendDescr
     if mode in _TENSOR_OPS:
         if mode == "SUB":
             alpha2 = -alpha2
+        # A number may be of any rank.
+        descs = [TensorDescriptor(d.dtype, (1,) * len(descs[2].lens)) if math.prod(d.lens) == 1 else d for d in descs]
         # The second operand is the one that may be repeated.
         if descs[0].lens != descs[2].lens and descs[1].lens == descs[2].lens:
             tensors, descs = [tensors[1], tensors[0], tensors[2]], [descs[1], descs[0], descs[2]]
@@ -549,6 +552,8 @@ def _matmul(op: BackendDescriptor, handle: Handle, tensors: list[BackendDescript
             return None
     *batch, m, k = a.lens
     n = b.lens[-1]
+    if k == 0:
+        raise MIOpenNotImplementedError("a product of nothing", _names(op)[0], a.lens, "1 column or more")
     if b.lens != (*batch, k, n) or c.lens != (*batch, m, n):
         return None  # batches that are repeated, and b^T
     count = math.prod(batch)
@@ -699,7 +704,18 @@ def _id_of(name: str) -> miopenTensorArgumentId_t:
     return miopenTensorArgumentId_t[f"miopenTensorMha{name}"]
 
 
-def _attention(ops: list[BackendDescriptor], pattern: _Pattern, direction: int) -> list[Engine] | None:
+def _attributes_of(ops: list[BackendDescriptor]) -> dict[int, str]:
+    """Return what to call each tensor of some operations: the first attribute that has it, and its id."""
+    found: dict[int, str] = {}
+    for op in ops:
+        reads, writes = _tensors(op)
+        for attribute, t in zip(_names(op), (*reads, *writes), strict=True):
+            found.setdefault(t.uid, f"{attribute} of tensor {t.uid}")
+    return found
+
+
+def _attention(ops: list[BackendDescriptor], pattern: _Pattern, direction: int,
+               handle: Handle) -> list[Engine] | None:
     """Return the engine of MIOpen's patterns of attention, through Find 2.0."""
     names = _named(ops, pattern)
     if names is None or not all(map(_plain, ops)):
@@ -712,7 +728,8 @@ def _attention(ops: list[BackendDescriptor], pattern: _Pattern, direction: int) 
         raise BadParmError("two scales", "MIOPEN_ATTR_OPERATION_POINTWISE_ALPHA1", sorted(scales),
                            "one of both identities")
     given = {name: t for name, t in names.items() if name not in between and name != "inverse"}
-    problem = _find2.miopenCreateMhaProblem(MhaDescriptor(scales.pop()), direction)
+    with _renamed(BadParmError, {"scale": "MIOPEN_ATTR_OPERATION_POINTWISE_ALPHA1"}):
+        problem = _find2.miopenCreateMhaProblem(MhaDescriptor(scales.pop()), direction)
     for name, t in given.items():
         _find2.miopenSetProblemTensorDescriptor(problem, _id_of(name), t.desc)
 
@@ -726,4 +743,6 @@ def _attention(ops: list[BackendDescriptor], pattern: _Pattern, direction: int) 
 
     # A tensor of 1 / (1 - P) beside P is not read.
     ignored = frozenset({names["inverse"].uid} if "inverse" in names else ()) - {t.uid for t in given.values()}
-    return [Engine(list(given.values()), ready, ignored)]
+    attributes = _attributes_of(ops)
+    return [Engine(list(given.values()), ready, ignored, handle,
+                   {f"Mha{name}": attributes[t.uid] for name, t in given.items()})]

@@ -59,6 +59,10 @@ def _after_fork_in_child():
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
+cdef enum:
+    PROGRAMS_KEPT = 2048       # at most; kernels hold those that they are of
+
+
 cdef class Kept:
     """What the handle may forget again."""
 
@@ -351,18 +355,26 @@ cdef class Handle:
         return f"<Handle {self.device.name if self.device is not None else None}{'' if self.alive else ' destroyed'}>"
 
     def program(self, KernelSpec spec not None):
-        """Return the built program of `spec`; a handle builds each once."""
+        """Return the built program of `spec`; a handle builds each once, unless many others were used since."""
         key = (spec.file, spec.options)
-        program = self.programs.get(key)
-        if program is None:
-            acquire(&self.lock)
-            try:
-                program = self.programs.get(key)
-                if program is None:
-                    program = self.programs[key] = programs.build(self.device, spec.file, spec.options)
-            finally:
-                mx_lock_drop(&self.lock)
+        program = self.programs.pop(key, None)
+        if program is not None:
+            self.programs[key] = program  # behind those that were used earlier
+            return program
+        acquire(&self.lock)
+        try:
+            program = self.programs.get(key)
+            if program is None:
+                program = self.programs[key] = programs.build(self.device, spec.file, spec.options)
+        finally:
+            mx_lock_drop(&self.lock)
+        self._drop_programs()
         return program
+
+    def _drop_programs(self):
+        """Forget what was used least lately beyond the limit, once the cache has it: shapes have programs each."""
+        while len(self.programs) > PROGRAMS_KEPT:
+            programs.store([self.programs.pop(next(iter(self.programs)))])
 
     def has_program(self, KernelSpec spec not None):
         """Return whether `program` has this one at once."""
@@ -376,6 +388,7 @@ cdef class Handle:
         """
         if device is self.device:
             self.programs.setdefault((spec.file, spec.options), program)
+            self._drop_programs()
 
     # The table.  What Find says of an algorithm, and answers to questions, are never removed but by a new value for the
     # same problem and number, since a Find's result must be there for a later call.  Of what can be prepared again,

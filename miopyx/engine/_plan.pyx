@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
-from miopyx.values._args cimport to_double
+from miopyx.values._args cimport to_double, to_epsilon
 from miopyx.problem._descriptors cimport Descriptor
 from ._handle cimport Handle
 from ._binding cimport OWN, call_t
@@ -79,12 +79,11 @@ cdef class Plan:
 
     cdef double _number(self, object value, str name) except? -1:
         """A number behind the buffers; not an array of one element, which is a workspace given by habit."""
-        if type(value) is float or type(value) is int:
-            return to_double(value, name)
-        if getattr(value, "shape", ()) or hasattr(value, "int_ptr") or hasattr(value, "svm_ptr") or value is None:
+        if type(value) is not float and type(value) is not int and (
+                getattr(value, "shape", ()) or hasattr(value, "int_ptr") or hasattr(value, "svm_ptr") or value is None):
             raise BadParmError("a plan takes its buffers and numbers alone: its workspace is the handle's", name,
                                type(value).__name__, self._usage())
-        return to_double(value, name)
+        return to_epsilon(value, name) if name == "epsilon" else to_double(value, name)
 
     cdef int _run(self, PyObject** data, const double* scalars) except -1:
         cdef call_t call

@@ -28,7 +28,7 @@ from miopyx.runtime._arrays cimport (
     current_stream, describe_array, device_text, dl_type_of, exchange_api, is_on_host, made_array, read_array,
     read_cuda_array, type_text,
 )
-from miopyx.values._args cimport to_double, to_flag, to_int64, to_member
+from miopyx.values._args cimport to_double, to_epsilon, to_flag, to_int64, to_member
 from miopyx.values._types cimport MX_INT64, MX_SLOTS
 
 from miopyx import enums
@@ -1150,7 +1150,7 @@ def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=Fa
                         ("running_var", running_var)):
         c.take(value, name, True)
     c.ask.number[0], c.ask.number[1] = bool(training), out is not None
-    c.ask.real[0], c.ask.real[1] = to_double(momentum, "momentum"), to_double(eps, "eps")
+    c.ask.real[0], c.ask.real[1] = to_double(momentum, "momentum"), to_epsilon(eps, "eps")
     if out is not None:
         c.take(out, "out")
     p = c.known()

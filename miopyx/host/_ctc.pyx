@@ -1,11 +1,13 @@
 # cython: cdivision=True
 """CTC loss and its gradient on the host, in float64; kernels/layers/ctc.h says how."""
 
-from libc.math cimport INFINITY, exp, fmax, log
+from libc.math cimport INFINITY, NAN, exp, fmax, log
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 
-from miopyx.problem._ctc cimport CTC_BLANK, CTC_GRADIENTS, CTC_LABELS, CTC_LOSSES, CTC_PROBS, CTC_SOFTMAX, CTC_TABLE
+from miopyx.problem._ctc cimport (
+    CTC_BLANK, CTC_GRADIENTS, CTC_LABELS, CTC_LOSSES, CTC_PROBS, CTC_SOFTMAX, CTC_TABLE, mark_of,
+)
 from miopyx.values._types cimport mx_slots_problem
 from ._common cimport ALLOC_FAILED
 from ._kernels cimport kernels
@@ -19,6 +21,7 @@ cdef struct ctc_t:
     char* losses
     const int32_t* table
     int64_t steps, classes, blank, labels
+    int32_t mark
     bint softmax
     int64_t room           # numbers of a worker
     double* numbers
@@ -57,11 +60,13 @@ cdef void sample(void* context, int64_t n, int worker) noexcept nogil:
     cdef const ctc_t* c = <const ctc_t*> context
     cdef const int64_t* stride = c.p.t[<int> CTC_GRADIENTS].stride
     cdef int64_t type = c.p.t[<int> CTC_PROBS].type
-    cdef const int32_t* mine = c.table + n * (2 + 2 * c.labels)
+    cdef const int32_t* mine = c.table + n * (3 + 2 * c.labels)
     # A plan's table may hold anything: nothing beyond the tensors is read or written.
-    cdef int64_t steps = max(0, min(<int64_t> mine[0], c.steps)), count = max(0, min(<int64_t> mine[1], c.labels))
+    cdef bint fits = mine[2] == c.mark
+    cdef int64_t steps = max(0, min(<int64_t> mine[0], c.steps)) if fits else c.steps
+    cdef int64_t count = max(0, min(<int64_t> mine[1], c.labels)) if fits else 0
     cdef int64_t states = 2 * count + 1, t, s, i
-    cdef const int32_t* label = mine + 2
+    cdef const int32_t* label = mine + 3
     cdef double* row = c.numbers + worker * c.room
     cdef double* grad = row + c.classes
     cdef double* after = grad + c.classes      # of the next step
@@ -76,14 +81,14 @@ cdef void sample(void* context, int64_t n, int worker) noexcept nogil:
         here = before + t * states
         for s in range(states):
             if t == 0:
-                here[s] = 0 if s <= 1 else -INFINITY
+                here[s] = -INFINITY if s > 1 else 0 if fits else NAN
             else:
                 here[s] = log_sum(here[s - states], here[s - states - 1] if s > 0 else -INFINITY,
                                   here[s - states - 2] if s % 2 == 1 and s > 1 and label[s // 2] != label[s // 2 - 1]
                                   else -INFINITY)
             here[s] += row[class_of(c, label, s)]
     if steps == 0:
-        loss = 0 if count == 0 else INFINITY
+        loss = NAN if not fits else 0 if count == 0 else INFINITY
     else:
         here = before + (steps - 1) * states
         loss = -log_sum(here[states - 1], here[states - 2] if count else -INFINITY, -INFINITY)
@@ -137,6 +142,7 @@ cdef int host_ctc(const void* problem, void** slots, const double* scalars, int 
     c.steps, c.classes = p.t[<int> CTC_PROBS].len[0], p.t[<int> CTC_PROBS].len[4]
     c.blank, c.softmax = p.number[<int> CTC_BLANK], p.number[<int> CTC_SOFTMAX] != 0
     c.labels = p.number[<int> CTC_LABELS]
+    c.mark = mark_of(p, c.labels)
     c.room = 2 * c.classes + (2 + c.steps) * (2 * c.labels + 1)
     width = acquire_threads(samples * c.steps * (100.0 * c.labels + 20.0 * c.classes), threads)
     c.numbers = <double*> malloc(width * c.room * sizeof(double))

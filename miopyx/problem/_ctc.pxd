@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from ._descriptors cimport Descriptor, check_descriptor
 from ._slots cimport SlotsProblem
+from miopyx.values._types cimport mx_slots_problem
 
 # Slots.
 cdef enum:
@@ -32,6 +33,7 @@ cdef class CTCProblem(SlotsProblem):
     cdef int _line(self, int slot, int64_t type, int64_t length) except -1
 
 
+cdef int32_t mark_of(const mx_slots_problem* p, int64_t room) noexcept nogil
 cdef int64_t most_of(object given) except -1
 cdef int64_t room_for(int64_t longest) noexcept
 

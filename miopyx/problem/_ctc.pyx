@@ -4,9 +4,11 @@ from libc.stdint cimport int32_t, int64_t
 
 from miopyx.values._args cimport to_flag, to_int
 from ._descriptors cimport Descriptor, next_stamp, to_data_type
+from ._problem cimport hash_bytes
 from ._slots cimport SlotsProblem
 from miopyx.values._types cimport (
-    MX_AXES, MX_BFLOAT16, MX_CTC, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_INT32, mx_tensor,
+    MX_AXES, MX_BFLOAT16, MX_CTC, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_INT32, mx_slots_problem,
+    mx_tensor,
 )
 
 import numpy
@@ -80,7 +82,8 @@ cdef class CTCLossDescriptor(Descriptor):
         Returns
         -------
         numpy.ndarray
-            int32, of the same lengths for all batches of a plan.
+            int32, of the same lengths for all batches of a plan.  Where probs have other lengths, or the blank is
+            another one, a plan's losses and gradients are NaN.
 
         Raises
         ------
@@ -131,7 +134,7 @@ cdef class CTCProblem(SlotsProblem):
 
     cdef int set_room(self, int64_t room) except -1:
         self.c.number[<int> CTC_LABELS] = room
-        return self._line(CTC_TABLE, MX_INT32, self.c.t[<int> CTC_PROBS].len[1] * (2 + 2 * room))
+        return self._line(CTC_TABLE, MX_INT32, self.c.t[<int> CTC_PROBS].len[1] * (3 + 2 * room))
 
     cdef int _line(self, int slot, int64_t type, int64_t length) except -1:
         """Let a slot without a descriptor hold a line of numbers."""
@@ -146,6 +149,13 @@ cdef class CTCProblem(SlotsProblem):
 
     cdef bint is_empty(self) noexcept:
         return self.c.t[<int> CTC_LOSSES].len[0] == 0
+
+
+cdef int32_t mark_of(const mx_slots_problem* p, int64_t room) noexcept nogil:
+    """What each row of a table says of the problem that it was made for, so that another one's is noticed."""
+    cdef const mx_tensor* probs = &p.t[<int> CTC_PROBS]
+    cdef int64_t[5] sizes = [probs.len[0], probs.len[1], probs.len[4], p.number[<int> CTC_BLANK], room]
+    return <int32_t> (hash_bytes(sizes, sizeof(sizes)) & 0x7fffffff)
 
 
 cdef object _integers(object values, str name, int64_t count):
@@ -217,7 +227,8 @@ cdef class Labels:
         if most >= 0 and longest > most:
             raise BadParmError("labels of a sample", "labelLengths", longest, f"0 ... {most}")
         self.room = room_for(longest if most < 0 else most)
-        self.table = numpy.zeros((samples, 2 + 2 * self.room), numpy.int32)
+        self.table = numpy.zeros((samples, 3 + 2 * self.room), numpy.int32)
+        self.table[:, 2] = mark_of(&problem.c, self.room)
         if samples:
             self._fill(probs.len[4], <int> problem.c.number[<int> CTC_BLANK], line, lengths, steps, self.table)
 
@@ -232,11 +243,11 @@ cdef class Labels:
                 if label < 0 or label >= classes or label == blank:
                     raise BadParmError("label", f"labels[{at + i}]", label,
                                        f"0 ... {classes - 1}, but not {blank}, which is blank")
-                table[n, 2 + i] = <int32_t> label
+                table[n, 3 + i] = <int32_t> label
                 if last[label] == 0:
-                    table[n, 2 + room + i] = 1
+                    table[n, 3 + room + i] = 1
                 else:
-                    table[n, 2 + room + last[label] - 1] += <int32_t> (2 * (i + 1))
+                    table[n, 3 + room + last[label] - 1] += <int32_t> (2 * (i + 1))
                 last[label] = <int32_t> (i + 1)
             for i in range(lengths[n]):
                 last[labels[at + i]] = 0

@@ -11,6 +11,7 @@ from miopyx.enums import (
     miopenDataType_t,
     miopenTensorLayout_t,
 )
+from miopyx.errors import MIOpenError
 
 # What is read as integers: Python's and NumPy's, enum members; a sequence is anything with a length.
 _Int: TypeAlias = SupportsIndex
@@ -78,6 +79,7 @@ class ConvolutionDescriptor(Descriptor):
     def output_lens(self, x: TensorDescriptor, w: TensorDescriptor) -> tuple[int, ...]: ...
 
 def numpy_type(kind: miopenDataType_t | _Int) -> np.dtype[Any]: ...
+def renamed(error: MIOpenError, **names: str | tuple[str, ...]) -> MIOpenError: ...
 def set_tensor(
     desc: TensorDescriptor, data_type: _DataType, num_dims: _Int, dims: _Ints, strides: _Ints | None, wide: bool
 ) -> None: ...

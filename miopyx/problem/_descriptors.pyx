@@ -11,7 +11,7 @@ import numpy
 from cpython.long cimport PyLong_Check
 from libc.string cimport memcpy
 
-from miopyx.values._types cimport MX_E4M3, MX_E5M2
+from miopyx.values._types cimport MX_BYTE, MX_E4M3, MX_E5M2
 from miopyx.values._args cimport checked_add, checked_mul, convert_member, raise_unknown, read_ints, to_int, to_member
 from miopyx import enums
 from miopyx.errors import BadParmError, InvalidValueError, MIOpenError, UnknownError
@@ -38,7 +38,7 @@ cdef int type_size(int data_type) noexcept nogil:
         return 4
     if data_type == 0 or data_type == 5:
         return 2
-    if data_type == 3 or data_type == 7 or data_type == 8 or data_type == 1007 or data_type == 1008:
+    if data_type in (3, 7, 8, 1007, 1008, MX_BYTE):
         return 1
     if data_type == 6 or data_type == 9:
         return 8
@@ -57,7 +57,7 @@ cdef int to_data_type(object value, str name) except -1:
         number = to_int(value, name)
     else:
         number = _named_type(value, name)
-    if type_size(number) == 0:
+    if number < 0 or type_size(number) == 0:
         raise_unknown(value, "miopenDataType_t", name)
     return number
 
@@ -195,12 +195,16 @@ cdef class TensorDescriptor(Descriptor):
             return
         if lens is None:
             raise BadParmError("missing", "lens", None, "a sequence of lengths")
-        if layout is None:
-            set_tensor(self, data_type, _length(lens, MAX_DIMS, "lens"), lens, strides, True)
-        elif strides is not None:
-            raise BadParmError("layout and strides exclude each other", "strides", strides, None)
-        else:
-            set_tensor_layout(self, data_type, layout, lens, _length(lens, MAX_DIMS, "lens"))
+        try:
+            if layout is None:
+                set_tensor(self, data_type, _length(lens, MAX_DIMS, "lens"), lens, strides, True)
+            elif strides is not None:
+                raise BadParmError("layout and strides exclude each other", "strides", strides, None)
+            else:
+                set_tensor_layout(self, data_type, layout, lens, _length(lens, MAX_DIMS, "lens"))
+        except (BadParmError, InvalidValueError) as e:
+            raise renamed(e, dataType="data_type", nbDims="lens", num_lens="lens", dimsA="lens", stridesA="strides",
+                          tensorLayout="layout") from None
 
     def __cinit__(self, *args, **kwargs):
         self.ndim = 0
@@ -352,6 +356,18 @@ cdef int _packed_strides(int ndim, const int64_t* lens, order, int vector_length
     return 0
 
 
+def renamed(error, **names):
+    """Return an error about lens[1], say, with the parameter's name in the function that was called.
+
+    A tuple has a name for each index.
+    """
+    word, bracket, rest = str(error.parameter).partition("[")
+    word, dot, member = word.partition(".")
+    name = names.get(word, word)
+    name = name[int(rest[:-1])] if isinstance(name, tuple) else name + dot + member + bracket + rest
+    return type(error)(error.message, name, error.value, error.limit)
+
+
 def set_tensor(TensorDescriptor desc, data_type, num_dims, dims, strides, bint wide):
     """Body of miopenSetTensorDescriptor and its V2."""
     cdef int64_t lens[MAX_DIMS]
@@ -368,7 +384,10 @@ def set_tensor(TensorDescriptor desc, data_type, num_dims, dims, strides, bint w
         _packed_strides(n, lens, None, 1, steps)
     else:
         read_ints(strides, steps, n, wide, "stridesA")
-    desc.set(number, n, lens, steps, 1)
+    try:
+        desc.set(number, n, lens, steps, 1)
+    except BadParmError as e:
+        raise renamed(e, lens="dimsA", strides="stridesA") from None
 
 
 def set_cast_type(TensorDescriptor desc, cast_type):
@@ -429,13 +448,19 @@ cdef class ConvolutionDescriptor(Descriptor):
     """
 
     def __init__(self, pads=None, strides=None, dilations=None, mode=0, groups=1, output_pads=None, end_pads=None):
-        given = [v for v in (pads, strides, dilations, output_pads, end_pads) if v is not None]
-        cdef int n = _length(given[0], MAX_SPATIAL_DIMS, "pads, strides, dilations") if given else 2
-        set_convolution(self, n, (0,) * n if pads is None else pads, (1,) * n if strides is None else strides,
-                        (1,) * n if dilations is None else dilations, mode, end_pads)
-        set_group_count(self, groups)
-        if output_pads is not None:
-            set_output_pads(self, n, output_pads)
+        given = {name: v for name, v in (("pads", pads), ("strides", strides), ("dilations", dilations),
+                                         ("output_pads", output_pads), ("end_pads", end_pads)) if v is not None}
+        first = next(iter(given), "pads")
+        cdef int n = _length(given[first], MAX_SPATIAL_DIMS, first) if given else 2
+        try:
+            set_convolution(self, n, (0,) * n if pads is None else pads, (1,) * n if strides is None else strides,
+                            (1,) * n if dilations is None else dilations, mode, end_pads)
+            set_group_count(self, groups)
+            if output_pads is not None:
+                set_output_pads(self, n, output_pads)
+        except BadParmError as e:
+            raise renamed(e, spatialDim=first, padA="pads", endPadA="end_pads", strideA="strides",
+                          dilationA="dilations", c_mode="mode", groupCount="groups", adjA="output_pads") from None
 
     def __cinit__(self, *args, **kwargs):
         cdef int i
@@ -526,7 +551,8 @@ cdef class ConvolutionDescriptor(Descriptor):
             pads = <int64_t> self.pad[i] + self.end[i]
             if self.mode == TRANSPOSE:
                 if self.output_pad[i] >= max(self.stride[i], self.dilation[i]):
-                    raise BadParmError("output pad is not below its stride or dilation", "adj", self.output_pad[i],
+                    raise BadParmError("output pad is not below its stride or dilation",
+                                       f"convDesc.output_pads[{i}]", self.output_pad[i],
                                        f"< {max(self.stride[i], self.dilation[i])}")
                 length = checked_add(checked_mul(self.stride[i], x.len[2 + i] - 1, "inputTensorDesc"), extent,
                                      "inputTensorDesc")
@@ -576,9 +602,16 @@ cdef class ConvolutionDescriptor(Descriptor):
         return miopenConvolutionFindMode_t(self.find_mode_set) if self.find_mode_set else None
 
     def output_lens(self, x, w):
-        """Return the lengths of y for input `x` and filter `w` (facts: MIOpen's formula, at least 1 an axis)."""
+        """Return the lengths of y for input `x` and filter `w`.
+
+        As miopenGetConvolutionNdForwardOutputDim says them: 1 along an axis where w is longer than x with its pads.
+        """
         cdef int64_t out[MAX_DIMS]
-        self.output_dims(as_tensor(x, "inputTensorDesc"), as_tensor(w, "filterDesc"), out)
+        try:
+            self.output_dims(as_tensor(x, "inputTensorDesc"), as_tensor(w, "filterDesc"), out)
+        except BadParmError as e:
+            raise renamed(e, inputTensorDesc="x", filterDesc="w", groupCount="self.groups",
+                          convDesc="self") from None
         return tuple([out[i] for i in range(self.spatial + 2)])
 
     cdef str described(self):
@@ -607,7 +640,11 @@ def set_convolution(ConvolutionDescriptor desc, spatial, pads, strides, dilation
     read_ints(pads if end_pads is None else end_pads, e, n, False, "endPadA")
     read_ints(strides, s, n, False, "strideA")
     read_ints(dilations, d, n, False, "dilationA")
-    desc.set(n, p, s, d, to_member(mode, "miopenConvolutionMode_t", "c_mode"), e)
+    kind = to_member(mode, "miopenConvolutionMode_t", "c_mode")
+    try:
+        desc.set(n, p, s, d, kind, e)
+    except BadParmError as e_:
+        raise renamed(e_, pad="padA", end_pad="endPadA", stride="strideA", dilation="dilationA") from None
 
 
 def set_group_count(ConvolutionDescriptor desc, groups):

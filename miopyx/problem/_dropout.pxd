@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor
 from ._problem cimport Problem
-from miopyx.values._types cimport mx_dropout_problem, mx_grid
+from miopyx.values._types cimport mx_dropout_problem, mx_grid, mx_tensor
 
 # Slots; x and y are dy and dx backward.
 cdef enum:
@@ -39,6 +39,7 @@ cdef class DropoutDescriptor(Descriptor):
 
 cdef class DropoutProblem(Problem):
     cdef mx_dropout_problem c
+    cdef mx_tensor kept             # the mask
 
 
 cdef DropoutProblem states_problem()

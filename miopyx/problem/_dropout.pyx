@@ -8,8 +8,8 @@ from ._descriptors cimport Descriptor, TensorDescriptor, next_stamp
 from ._grid cimport fill_grid
 from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain, tensor_text
 from miopyx.values._types cimport (
-    MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_DROPOUT_BACKWARD, MX_DROPOUT_FORWARD, MX_DROPOUT_STATES, MX_FLOAT, MX_HALF,
-    mx_dropout_problem, mx_grid, mx_tensor,
+    MX_AXES, MX_BFLOAT16, MX_BYTE, MX_DOUBLE, MX_DROPOUT_BACKWARD, MX_DROPOUT_FORWARD, MX_DROPOUT_STATES, MX_FLOAT,
+    MX_HALF, mx_dropout_problem, mx_grid, mx_tensor,
 )
 
 from operator import index
@@ -159,6 +159,7 @@ cdef DropoutProblem dropout_problem(int what, int mask, DropoutDescriptor desc, 
     cdef DropoutProblem problem = DropoutProblem.__new__(DropoutProblem)
     cdef mx_dropout_problem* p = &problem.c
     cdef bint back = what == MX_DROPOUT_BACKWARD
+    cdef int axis
     cdef str x_name = f"{'dy' if back else 'x'}{style}", y_name = f"{'dx' if back else 'y'}{style}"
     desc.require_set()
     _require(x, x_name)
@@ -183,7 +184,11 @@ cdef DropoutProblem dropout_problem(int what, int mask, DropoutDescriptor desc, 
     problem.hold(DROPOUT_Y, &p.y, y.ndim)
     problem.output, problem.written, problem.in_place = DROPOUT_Y, 1 << DROPOUT_Y, 1 << DROPOUT_X
     if mask != DROPOUT_DRAWN:
-        problem.raw[DROPOUT_MASK] = x.elements
+        problem.kept.type = MX_BYTE
+        for axis in range(MX_AXES):
+            problem.kept.len[axis] = x.elements if axis == 0 else 1
+            problem.kept.stride[axis] = 1
+        problem.hold(DROPOUT_MASK, &problem.kept, 1)
     if mask == DROPOUT_KEPT:
         problem.written |= 1 << DROPOUT_MASK
     if mask != DROPOUT_GIVEN:

@@ -71,7 +71,10 @@ cdef class MhaDescriptor(Descriptor):
         return ((_set, self.scale),)
 
     cdef int set(self, object scale) except -1:
-        self.scale = to_double(scale, "scale")
+        cdef double value = to_double(scale, "scale")
+        if value != value:
+            raise BadParmError("not a number", "scale", scale, "a real number")
+        self.scale = value
         self.stamp = next_stamp()
         return 0
 

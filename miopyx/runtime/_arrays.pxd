@@ -70,7 +70,7 @@ cdef struct array_t:
     void* ptr                    # the first element
     int64_t bytes                # from there to the end of the last one
     int64_t width                # bytes of an element
-    int type                     # miopenDataType_t, -1 for any other
+    int type                     # miopenDataType_t, MX_BYTE of bool, negative for any other
     int rank                     # of which the first ARRAY_AXES are described
     int64_t len[ARRAY_AXES]
     int64_t step[ARRAY_AXES]     # bytes

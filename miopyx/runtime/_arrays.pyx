@@ -17,8 +17,8 @@ from libc.string cimport memset
 
 from miopyx.problem._descriptors cimport type_size
 from miopyx.values._types cimport (
-    MX_BFLOAT8, MX_BFLOAT16, MX_DOUBLE, MX_E4M3, MX_E5M2, MX_FLOAT, MX_FLOAT8, MX_HALF, MX_INT8, MX_INT32, MX_INT64,
-    mx_tensor,
+    MX_BFLOAT8, MX_BFLOAT16, MX_BYTE, MX_DOUBLE, MX_E4M3, MX_E5M2, MX_FLOAT, MX_FLOAT8, MX_HALF, MX_INT8, MX_INT32,
+    MX_INT64, mx_tensor,
 )
 
 from miopyx.errors import BadParmError
@@ -55,6 +55,7 @@ cdef enum:
     DL_UINT = 1
     DL_FLOAT = 2
     DL_BFLOAT = 4
+    DL_BOOL = 6
     DL_FLOAT8_E4M3FN = 10
     DL_FLOAT8_E4M3FNUZ = 11
     DL_FLOAT8_E5M2 = 12
@@ -69,7 +70,7 @@ cdef int _bfloat16 = -1, _float8 = -1, _bfloat8 = -1, _e4m3 = -1, _e5m2 = -1
 
 
 cdef int data_type(int number) noexcept:
-    """The miopenDataType_t of a NumPy type number, -1 where that takes a closer look."""
+    """The miopenDataType_t of a NumPy type number, MX_BYTE of bool, -1 where that takes a closer look."""
     if number == cnp.NPY_FLOAT:
         return MX_FLOAT
     if number == cnp.NPY_FLOAT16:
@@ -88,6 +89,8 @@ cdef int data_type(int number) noexcept:
         return MX_E5M2
     if number == cnp.NPY_BYTE:
         return MX_INT8
+    if number == cnp.NPY_BOOL:
+        return MX_BYTE
     if number == cnp.NPY_INT:
         return MX_INT32
     if number == cnp.NPY_LONG and sizeof(long) == 8:
@@ -96,7 +99,7 @@ cdef int data_type(int number) noexcept:
 
 
 cdef int type_of(object dtype) except -2:
-    """The miopenDataType_t of a NumPy dtype, -1 for any other."""
+    """The miopenDataType_t of a NumPy dtype, MX_BYTE of bool, negative for any other."""
     global _bfloat16, _float8, _bfloat8, _e4m3, _e5m2
     cdef int number = dtype.num, found = data_type(number)
     if found >= 0 or dtype.kind not in "Vf":
@@ -120,6 +123,8 @@ cdef int dl_type(DLDataType t) noexcept:
         return -1
     if t.code == DL_FLOAT:
         return MX_FLOAT if t.bits == 32 else MX_HALF if t.bits == 16 else MX_DOUBLE if t.bits == 64 else -1
+    if t.code == DL_BOOL:
+        return MX_BYTE if t.bits == 8 else -1
     if t.code == DL_BFLOAT:
         return MX_BFLOAT16 if t.bits == 16 else -1
     if t.code == DL_INT:

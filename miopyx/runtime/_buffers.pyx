@@ -40,7 +40,7 @@ from ._cuda cimport (
     check as cuda_check, cu, cuda, queue_t, wait_for,
 )
 from ._runtime cimport fork_generation, place_t
-from miopyx.values._types cimport MX_AXES, mx_tensor
+from miopyx.values._types cimport MX_AXES, MX_BYTE, MX_INT8, mx_tensor
 
 from miopyx import enums
 from miopyx.errors import AllocFailedError, BadParmError
@@ -104,9 +104,10 @@ cdef int _check_array(const array_t* a, object data, str name, const mx_tensor* 
     """Require that an array is what its descriptor says, as far as it says anything of itself."""
     if a.raw and a.contiguous:
         return 0  # raw memory
-    if a.type != t.type:
-        raise BadParmError("array of another type than its descriptor", name, type_text(data),
-                           enums.TYPE_NAMES[t.type])
+    if a.type != t.type and not (t.type == MX_BYTE and a.type == MX_INT8):
+        raise BadParmError("array of another type than its descriptor" if t.type != MX_BYTE else
+                           "array of elements that are no bytes", name, type_text(data),
+                           enums.TYPE_NAMES[t.type] if t.type != MX_BYTE else "bool, int8 or uint8")
     if a.swapped:
         raise BadParmError("array in another byte order than the machine's", name, data.dtype.str,
                            "native byte order")

@@ -24,6 +24,7 @@ cdef extern from *:
 
 cdef int64_t convert_integer(object value, int64_t limit, str name) except? -1
 cdef double convert_real(object value, str name) except? -1
+cdef double to_epsilon(object value, str name) except -1
 cdef int convert_member(object value, str enumeration, str name) except? -1
 cdef object raise_unknown(object value, str enumeration, str name)
 cdef bint convert_flag(object value, str name) except -1

@@ -63,6 +63,14 @@ cdef double convert_real(object value, str name) except? -1:
         raise BadParmError("not a real number", name, value, "float") from None
 
 
+cdef double to_epsilon(object value, str name) except -1:
+    """What a norm adds to a variance: with a negative one or NaN its root is none."""
+    cdef double epsilon = to_double(value, name)
+    if not epsilon >= 0:
+        raise BadParmError("negative, or not a number", name, epsilon, ">= 0")
+    return epsilon
+
+
 cdef int64_t beyond_64_bits(int64_t a, str sign, int64_t b, str name) except? -1:
     raise BadParmError("size does not fit 64 bits", name, f"{a} {sign} {b}", "2**63 - 1")
 
@@ -81,8 +89,11 @@ cdef int read_ints(object values, int64_t* out, int count, bint wide, str name) 
     except Exception as e:  # whatever a strange object's methods raise
         raise BadParmError(f"not a sequence of integers ({type(e).__name__})", name, values,
                            f"{count} integers") from None
-    for i in range(count):
-        out[i] = to_int64(items[i], name) if wide else to_int(items[i], name)
+    try:
+        for i in range(count):
+            out[i] = to_int64(items[i], name) if wide else to_int(items[i], name)
+    except BadParmError as e:
+        raise BadParmError(e.message, f"{name}[{i}]", e.value, e.limit) from None
     return 0
 
 

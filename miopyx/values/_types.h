@@ -19,7 +19,8 @@ enum { MX_SLOTS = 32, MX_TENSORS = 16, MX_SCALARS = 8 };
 /* miopenDataType_t; FLOAT8 and BFLOAT8 are AMD's, E4M3 and E5M2 OCP's, which miopen.h does not have */
 enum {
     MX_HALF = 0, MX_FLOAT = 1, MX_INT32 = 2, MX_INT8 = 3, MX_BFLOAT16 = 5, MX_DOUBLE = 6, MX_FLOAT8 = 7,
-    MX_BFLOAT8 = 8, MX_INT64 = 9, MX_E4M3 = 1007, MX_E5M2 = 1008
+    MX_BFLOAT8 = 8, MX_INT64 = 9, MX_E4M3 = 1007, MX_E5M2 = 1008,
+    MX_BYTE = -3               /* of memory alone, no miopenDataType_t: bool, int8 or uint8 */
 };
 
 /* Which of x, w, y is computed from the other two. */

@@ -19,6 +19,7 @@ cdef extern from "miopyx/values/_types.h" nogil:
         MX_FLOAT8
         MX_BFLOAT8
         MX_INT64
+        MX_BYTE
         MX_E4M3
         MX_E5M2
         MX_FORWARD

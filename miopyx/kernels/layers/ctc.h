@@ -17,8 +17,9 @@
  * and dx = softmax(x) - P(class at t), or, where x is the logarithm of probabilities y, -P(class at t) / y: the gradient
  * for y, as MIOpen has it.
  *
- * Table: for each sample its steps, its labels' number, the labels, and for each label where the next equal one is:
- * 2 (place + 1) or 0, and 1 more where no earlier one is equal.
+ * Table: for each sample its steps, its labels' number, the mark of the problem that it was made for, the labels, and for
+ * each label where the next equal one is: 2 (place + 1) or 0, and 1 more where no earlier one is equal.  Where the mark
+ * is another one, a sample has no labels and every path begins with NaN.
  */
 #ifndef T /* storage type of x, dx and losses */
 #define T float
@@ -45,11 +46,14 @@
     space += space_offset
 
 /* A plan's table may hold anything: nothing beyond the tensors is read or written. */
-#define STEPS(n) clamp(table[(n) * (2 + 2 * s.labels)], 0, (int)s.steps)
-#define COUNT(n) clamp(table[(n) * (2 + 2 * s.labels) + 1], 0, (int)s.labels)
+#define LINE(n) (table + (n) * (3 + 2 * s.labels))
+#define FITS(n) (LINE(n)[2] == s.mark)
+#define STEPS(n) (FITS(n) ? clamp(LINE(n)[0], 0, (int)s.steps) : (int)s.steps)
+#define COUNT(n) (FITS(n) ? clamp(LINE(n)[1], 0, (int)s.labels) : 0)
+#define BEGIN(n) (FITS(n) ? (ACC)0 : (ACC)NAN)
 #define CLASS(label) clamp(label, 0, (int)s.classes - 1)
 #define NEXT(link, l) ((link) / 2 - 1 > (l) && (link) / 2 - 1 < count ? (link) / 2 - 1 : -1)
-#define LABELS(n) (table + (n) * (2 + 2 * s.labels) + 2)
+#define LABELS(n) (LINE(n) + 3)
 #define LINKS(n) (LABELS(n) + s.labels)
 #define ROW (2 * s.side)
 #define NOWHERE (-(ACC)INFINITY)

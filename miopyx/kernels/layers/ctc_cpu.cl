@@ -99,7 +99,7 @@ KERNEL ctc_paths(ARGUMENTS)
         PUT(held, i, (V)NOWHERE);
         PUT(held, side + i, (V)NOWHERE);
     }
-    held[on ? 0 : count] = 0;
+    held[on ? 0 : count] = BEGIN(n);
     ACC shift = 0, sum = 0, rest = 0;
     for (long k = 0; k < steps; k++) {
         const long t = on ? k : steps - 1 - k, at = t * s.x_stride[0] + n * s.x_stride[1], c = s.x_stride[2];

@@ -101,7 +101,7 @@ KERNEL ctc_paths(ARGUMENTS)
     __global ACC *held = space + s.held + unit * 2 * ROW;
 #endif
     for (long i = me; i <= count; i += LOCAL) {
-        held[i] = i == (on ? 0 : count) ? 0 : NOWHERE;
+        held[i] = i == (on ? 0 : count) ? BEGIN(n) : NOWHERE;
         held[side + i] = NOWHERE;
     }
     ACC shift = 0, sum = 0, rest = 0;

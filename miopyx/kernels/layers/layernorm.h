@@ -111,30 +111,22 @@ static inline __attribute__((always_inline)) TWO lane_sums(const TWO sum, const 
     return (TWO)(lane_sum(sum.x, width), lane_sum(sum.y, width));
 }
 
-/* Of warps, then of the warps' sums.  Those of two turns lie apart: a barrier less. */
-static inline __attribute__((always_inline)) TWO team_sums(TWO mine, const team_t team, const int turn)
-{
-    const TWO sum = lane_sums(mine, DEEP < 32 ? DEEP : 32);
-    if (DEEP <= 32)
-        return sum;
-    __local TWO *warps = team.all + team.side * DEEP + turn * (DEEP / 32);
-    if ((team.lane & 31) == 0)
-        warps[team.lane >> 5] = sum;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    return lane_sums(warps[team.lane & DEEP / 32 - 1], DEEP / 32);
-}
-
-static inline __attribute__((always_inline)) ACC team_sum(ACC mine, const team_t team, const int turn)
-{
-    const ACC sum = lane_sum(mine, DEEP < 32 ? DEEP : 32);
-    if (DEEP <= 32)
-        return sum;
-    __local TWO *warps = team.all + team.side * DEEP + turn * (DEEP / 32);
-    if ((team.lane & 31) == 0)
-        warps[team.lane >> 5].x = sum;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    return lane_sum(warps[team.lane & DEEP / 32 - 1].x, DEEP / 32);
-}
+/* Of warps, then of the warps' sums.  Those of two turns lie apart: a barrier less.  One sum takes the place of two's
+ * first. */
+#define TEAM_SUM(name, NUMBERS, of_lanes, part)                                                                    \
+    static inline __attribute__((always_inline)) NUMBERS name(NUMBERS mine, const team_t team, const int turn)     \
+    {                                                                                                              \
+        const NUMBERS sum = of_lanes(mine, DEEP < 32 ? DEEP : 32);                                                 \
+        if (DEEP <= 32)                                                                                            \
+            return sum;                                                                                            \
+        __local TWO *warps = team.all + team.side * DEEP + turn * (DEEP / 32);                                     \
+        if ((team.lane & 31) == 0)                                                                                 \
+            warps[team.lane >> 5] part = sum;                                                                      \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                              \
+        return of_lanes(warps[team.lane & DEEP / 32 - 1] part, DEEP / 32);                                         \
+    }
+TEAM_SUM(team_sums, TWO, lane_sums, )
+TEAM_SUM(team_sum, ACC, lane_sum, .x)
 #else
 static inline __attribute__((always_inline)) TWO team_sums(TWO mine, const team_t team, const int turn)
 {

@@ -442,6 +442,25 @@ INLINE uint4 mask_of_keys(__global const uchar *table, const mx_mha_shape a, lon
         copy_rows(mx_shared(two_tile[stage]), two, at, number_, OTHERS, WIDTH, WIDE);                              \
         FILL_MORE(stage, at);                                                                                      \
     } while (0)
+/* What a warp keeps in registers waits for the group's rows. */
+#if KEEP
+#define AWAIT_OWN()                                                                                                \
+    do {                                                                                                           \
+        MX_COMMIT();                                                                                               \
+        MX_WAIT(0);                                                                                                \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                              \
+    } while (0)
+#else
+#define AWAIT_OWN()
+#endif
+/* The group's rows of two tensors: where the warp's lie, and what it keeps. */
+#define TAKE_TWO(own, at, rows, tensor, own_t, at_t, rows_t, tensor_t)                                             \
+    copy_rows(mx_shared(rows), tensor, first, count, OWN, DEPTH, DEEP);                                            \
+    copy_rows(mx_shared(rows_t), tensor_t, first, count, OWN, WIDTH, WIDE);                                        \
+    const uint at = OWN_AT(mx_shared(rows), DEEP), at_t = OWN_AT(mx_shared(rows_t), WIDE);                         \
+    AWAIT_OWN();                                                                                                   \
+    KEPT(own, at, DEEP);                                                                                           \
+    KEPT(own_t, at_t, WIDE)
 /* Walk from `begin` to `end` in tiles, of which the next is copied meanwhile. */
 #define WALK(at, begin, end)                                                                                       \
     FILL(0, begin);                                                                                                \
@@ -476,11 +495,7 @@ KERNEL mha_forward(TENSORS, __global STORAGE(T) *o, long o_offset, SAVED, __glob
     EACH_ROW high[m][h] = MINUS_INF, total[m][h] = 0;
     copy_rows(mx_shared(own_rows), mine, first, count, OWN, DEPTH, DEEP);
     const uint own_at = OWN_AT(mx_shared(own_rows), DEEP);
-#if KEEP
-    MX_COMMIT();
-    MX_WAIT(0);
-    barrier(CLK_LOCAL_MEM_FENCE);
-#endif
+    AWAIT_OWN();
     KEPT(own, own_at, DEEP);
     WALK(tile, 0, end)
         for (int sub = 0; sub < OTHERS && tile + sub < own_end; sub += STEP) {
@@ -624,17 +639,7 @@ KERNEL mha_dq(TENSORS, SAVED, __global const STORAGE(T) *d_o, long d_o_offset, _
             base[m][h] = v2.x, delta[m][h] = v2.y;
         }
     }
-    copy_rows(mx_shared(own_rows), mine, first, count, OWN, DEPTH, DEEP);
-    copy_rows(mx_shared(do_rows), grad, first, count, OWN, WIDTH, WIDE);
-    const uint own_at = OWN_AT(mx_shared(own_rows), DEEP);
-    const uint do_at = OWN_AT(mx_shared(do_rows), WIDE);
-#if KEEP
-    MX_COMMIT();
-    MX_WAIT(0);
-    barrier(CLK_LOCAL_MEM_FENCE);
-#endif
-    KEPT(own, own_at, DEEP);
-    KEPT(own_do, do_at, WIDE);
+    TAKE_TWO(own, own_at, own_rows, mine, own_do, do_at, do_rows, grad);
     WALK(tile, 0, end)
         for (int sub = 0; sub < OTHERS && tile + sub < own_end; sub += STEP) {
             const long j0 = tile + sub;
@@ -709,17 +714,7 @@ KERNEL mha_dkv(TENSORS, SAVED, __global const STORAGE(T) *d_o, long d_o_offset, 
     float out_k[TILES][DEEP / 8][4], out_v[TILES][WIDE / 8][4];
     CLEAR(out_k, DEEP);
     CLEAR(out_v, WIDE);
-    copy_rows(mx_shared(k_rows), keys, first, count, OWN, DEPTH, DEEP);
-    copy_rows(mx_shared(v_rows), values, first, count, OWN, WIDTH, WIDE);
-    const uint k_at = OWN_AT(mx_shared(k_rows), DEEP);
-    const uint v_at = OWN_AT(mx_shared(v_rows), WIDE);
-#if KEEP
-    MX_COMMIT();
-    MX_WAIT(0);
-    barrier(CLK_LOCAL_MEM_FENCE);
-#endif
-    KEPT(own_k, k_at, DEEP);
-    KEPT(own_v, v_at, WIDE);
+    TAKE_TWO(own_k, k_at, k_rows, keys, own_v, v_at, v_rows, values);
     WALK(tile, begin, all)
         for (int sub = 0; sub < OTHERS && tile + sub < all; sub += STEP) {
             const long i0 = tile + sub;

@@ -6,7 +6,7 @@ from libc.string cimport memset
 from miopyx._core cimport SLOT_WORKSPACE, Arg, Device, KernelSpec, Problem, Solution, Step, struct_arg
 from miopyx.host._ctc cimport host_ctc
 from miopyx.problem._ctc cimport (
-    CTC_BLANK, CTC_GRADIENTS, CTC_LABELS, CTC_LOSSES, CTC_PROBS, CTC_SOFTMAX, CTC_TABLE, CTCProblem,
+    CTC_BLANK, CTC_GRADIENTS, CTC_LABELS, CTC_LOSSES, CTC_PROBS, CTC_SOFTMAX, CTC_TABLE, CTCProblem, mark_of,
 )
 from miopyx.problem._descriptors cimport type_size
 from miopyx.values._types cimport MX_DOUBLE, mx_tensor
@@ -17,7 +17,7 @@ cdef extern from "layers/ctc_args.h":
         int64_t steps, samples, classes
         int64_t x_stride[3]
         int64_t dx_stride[3]
-        int64_t blank, labels, side, sums, before, after, held
+        int64_t blank, mark, labels, side, sums, before, after, held
 
 cdef enum:
     GROUPS = 4                 # of a CPU, for each core
@@ -58,6 +58,7 @@ cdef class OpenCLCTC(OpenCLLayer):
         for i, axis in enumerate((0, 1, 4)):
             s.x_stride[i], s.dx_stride[i] = x.stride[<int> axis], dx.stride[<int> axis]
         s.blank, s.labels = asked.c.number[<int> CTC_BLANK], asked.c.number[<int> CTC_LABELS]
+        s.mark = mark_of(&asked.c, s.labels)
         s.side = ceil_div(s.labels + 1, LANES) * LANES
         rows = s.steps * s.samples
         s.before = ceil_div(rows, LANES) * LANES if softmax else 0

@@ -182,7 +182,7 @@ def test_trees_are_those_that_were_grown(measured, h200):
         assert (want is None) == (got is None)
         if want is not None:
             sure += 1
-            assert got == pytest.approx([want[0][offer.solver.name] for offer in some], rel=2e-6)
+            assert got == pytest.approx([want[0][offer.solver.name] for offer in some], rel=1e-5)
     assert sure > len(problems) / 3
 
 
@@ -307,7 +307,7 @@ def test_the_shipped_model():
     assert model.table.path == str(shipped())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_better_than_table_and_index_on_networks_apart(capsys, tmp_path):
     """A quarter of the problems, in five parts by layers: fewer wrong choices and a smaller mean than without trees."""
     rows = bz2.decompress(MEASUREMENTS.read_bytes()).decode().splitlines()

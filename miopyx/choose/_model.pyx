@@ -46,10 +46,11 @@ OF_PROBLEM_NAMES = (
     "n", "c", "k", "x_pixels", "y_pixels", "taps", "r", "s", "x_width", "y_width", "groups", "pads", "strides",
     "dilations", "products", "rows", "depth", "x_bytes", "y_bytes", "w_bytes", "products_per_byte", "rows_left",
     "k_left", "c_left", "bits", "channels_last", "compute_units", "vector_bytes")
-NAMES = OF_PROBLEM_NAMES + ("predicted",) + tuple([f"term {i}" for i in range(MOST_TERMS)])
+NAMES = OF_PROBLEM_NAMES + ("predicted", "index") + tuple([f"term {i}" for i in range(MOST_TERMS)])
 cdef enum:
     PREDICTED = OF_PROBLEM             # the logarithm of the cost table's time
-    TERMS = OF_PROBLEM + 1
+    INDEX = OF_PROBLEM + 1             # of the throughput index
+    TERMS = OF_PROBLEM + 2
     LEAF = 0xFFFF
 
 # Another device of the family has other numbers of its own: those do not make a model unsure.
@@ -89,12 +90,12 @@ cdef void _of_problem(Device dev, const mx_conv_problem* p, float* number) noexc
 
 
 cdef int _of_solver(ConvOffer offer, double predicted, float* number) except -1:
-    """The numbers behind a problem's: the table's time, and what the solver counts."""
+    """The numbers behind a problem's: the table's time, the index, and what the solver counts."""
     cdef double[MOST_TERMS] terms
     cdef int i
     memset(terms, 0, sizeof(terms))
     offer.cost_terms(terms)
-    number[PREDICTED] = <float> log(predicted)
+    number[PREDICTED], number[INDEX] = <float> log(predicted), <float> log1p(offer.index if offer.index > 0 else 0)
     for i in range(MOST_TERMS):
         number[TERMS + i] = <float> log1p(terms[i])
     return 0

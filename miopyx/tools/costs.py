@@ -44,7 +44,10 @@ Table = _costs.CostTable
 
 
 class Measured(NamedTuple):
-    """A problem with its solvers' microseconds, what those that can run it count, their indexes, what a model sees."""
+    """A problem with its solvers' microseconds, what those that can run it count, their indexes, what a model sees.
+
+    `twice` has the first and the last times, where all solvers were timed twice.
+    """
 
     problem: ConvProblem
     layer: Layer
@@ -54,6 +57,7 @@ class Measured(NamedTuple):
     terms: dict[str, NDArray[np.float64]]
     indexes: dict[str, float]
     numbers: NDArray[np.float64]  # `_model.OF_PROBLEM_NAMES`
+    twice: tuple[dict[str, float], dict[str, float]] | None
 
 
 class Choice(NamedTuple):
@@ -153,19 +157,21 @@ def _pretended(name: str) -> DeviceInfo:
 
 
 def measured(rows: Iterable[dict[str, Any]], device: Device) -> list[Measured]:
-    """Return the problems of some rows; of a solver's default configuration the last time counts."""
-    times: dict[str, dict[str, float]] = defaultdict(dict)
+    """Return the problems of some rows: of a solver's default configuration the least time by the last build."""
+    found: dict[str, dict[str, list[tuple[str, float]]]] = defaultdict(lambda: defaultdict(list))
     asked: dict[str, ConvProblem] = {}
     for row in rows:
         key, solver = str(row["key"]), registry.BY_NAME.get(row["solver"])
         if key not in asked:
             asked[key] = _key.parse_find_key(key.encode())
         if solver is not None and tuple(row["config"]) == solver.default_config(device, asked[key]):
-            times[key][solver.name] = float(row["time_ms"]) * 1e3
-    return [_measured(asked[key], found, device) for key, found in times.items()]
+            found[key][solver.name].append((str(row["stamp"]), float(row["time_ms"]) * 1e3))
+    return [_measured(asked[key], {
+        name: [time for stamp, time in times if stamp == times[-1][0]] for name, times in solvers.items()}, device)
+        for key, solvers in found.items()]
 
 
-def _measured(problem: ConvProblem, times: dict[str, float], device: Device) -> Measured:
+def _measured(problem: ConvProblem, times: dict[str, list[float]], device: Device) -> Measured:
     features = problem.features
     terms, indexes, numbers = {}, {}, None
     for solver in registry.CONV:
@@ -174,9 +180,13 @@ def _measured(problem: ConvProblem, times: dict[str, float], device: Device) -> 
             terms[solver.name], indexes[solver.name] = np.array([*offer.terms().values()]), offer.index
             numbers = numbers or _model.numbers(offer)
     bits = {0: 16, 1: 32, 3: 8, 5: 16, 6: 64}.get(features["w_type"], 8)
+    some = {name: found for name, found in times.items() if name in terms}
+    twice = None
+    if some and all(len(found) > 1 for found in some.values()):
+        twice = {name: found[0] for name, found in some.items()}, {name: found[-1] for name, found in some.items()}
     return Measured(problem, tuple(features[name] for name in _LAYER), features["direction"], bits,
-                    {name: time for name, time in times.items() if name in terms}, terms, indexes,
-                    np.array(numbers or [0.0] * len(_model.OF_PROBLEM_NAMES)))
+                    {name: min(found) for name, found in some.items()}, terms, indexes,
+                    np.array(numbers or [0.0] * len(_model.OF_PROBLEM_NAMES)), twice)
 
 
 def _networks(lists: Sequence[str]) -> dict[Layer, frozenset[str]]:

@@ -8,7 +8,7 @@ from problems import Problem, applicable, timed_solvers
 
 import miopyx
 from miopyx._core import Solver
-from miopyx.choose import _costs, _ranking, find, preparing, switches
+from miopyx.choose import _costs, _model, _ranking, find, preparing, switches
 from miopyx.choose._survey import Survey
 from miopyx.database import records, store
 from miopyx.errors import (
@@ -506,21 +506,17 @@ def test_immediate_mode_from_the_database(again, counts, rng, setting):
 
 def test_who_ranks_is_said(again, rng, setting):
     problem = Problem(again(), rng)
-    table = _costs.of(problem.handle.device)
-    for switch, why in (("1", "no cost table for this device"), ("0", "models are switched off")):
+    device = problem.handle.device
+    table, model = _costs.of(device), _model.of(device)
+    for switch in ("1", "0"):
         setting(MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK=switch)
-        who = f"the throughput index ({why})" if table is None else f"the cost table {table.path} (made up)"
+        why = "models are switched off" if switch == "0" else "no model" if model is None else (
+            f"the model {model.path} is unsure")
+        who = (f"the throughput index ({why}, no cost table for this device)" if table is None else
+               f"the cost table {table.path} (made up; {why})")
+        if switch == "1" and _ranking.by_model(Survey(problem.handle, struct_of(problem))):
+            who = f"the model {model.path} ({model.about})"
         assert f"chosen by {who}" in problem.plan(0).explain()
-
-
-def test_a_model_ranks_first(again, rng, setting, monkeypatch):
-    problem = Problem(again(), rng)
-    p = struct_of(problem)
-    backwards = _ranking.rank(Survey(problem.handle, p))[::-1]
-    monkeypatch.setattr(_ranking, "MODELS", (lambda *_: [], lambda *_: backwards))
-    assert _ranking.rank(Survey(problem.handle, p)) == backwards
-    setting(MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK="0")
-    assert _ranking.rank(Survey(problem.handle, p)) == backwards[::-1]
 
 
 @pytest.mark.parametrize("text", ["sometimes", "HYBRID2", "1.5", "77", "0", "-1"])

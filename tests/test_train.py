@@ -201,6 +201,8 @@ def test_what_trees_see_is_what_is_there(h200):
     assert seen["x_bytes"] == pytest.approx(math.log2(2 * f["n"] * f["c"] * f["h"] * f["w"]))
     assert seen["products"] == pytest.approx(math.log2(f["n"] * f["ho"] * f["wo"] * f["k"] * f["c"] / 2 * 15))
     assert seen["compute_units"] == pytest.approx(math.log2(132))
+    assert seen["x_padded_4"] == pytest.approx(math.prod(math.ceil(f[a] / 4) * 4 / f[a] for a in "hw"))
+    assert seen["k_padded"] == pytest.approx(math.ceil(f["k"] / 2 / 16) * 16 / (f["k"] / 2))
 
 
 # Unsure

@@ -16,6 +16,7 @@ cdef class CostTable:
 
     cdef _Row row(self, Offer offer)
     cdef double time(self, Offer offer) except? -2
+    cdef double time_of(self, Offer offer, double* terms) except? -2
     cdef double spread_of(self, Offer offer) except? -2
 
 

@@ -77,13 +77,17 @@ cdef class CostTable:
 
     cdef double time(self, Offer offer) except? -2:
         """Return the microseconds of an offer, -1 where the table does not know them."""
-        cdef _Row row = self.row(offer)
         cdef double[MOST_TERMS] terms
+        return self.time_of(offer, terms)
+
+    cdef double time_of(self, Offer offer, double* terms) except? -2:
+        """Do what `time` does, and fill in what the solver counts."""
+        cdef _Row row = self.row(offer)
         cdef double time = 0
         cdef int i
         if row is None:
             return -1
-        memset(terms, 0, sizeof(terms))
+        memset(terms, 0, MOST_TERMS * sizeof(double))
         (<ConvOffer> offer).cost_terms(terms)
         for i in range(MOST_TERMS):
             time += row.costs[i] * terms[i]

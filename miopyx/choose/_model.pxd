@@ -7,8 +7,8 @@ from ._costs cimport CostTable
 from ._survey cimport Survey
 
 cdef enum:
-    OF_PROBLEM = 28                    # numbers that say what a problem is, and on which device
-    BOUNDS = 26                        # of them, those that say what the problem is
+    OF_PROBLEM = 35                    # numbers that say what a problem is, and on which device
+    BOUNDS = 34                        # of them, those that a model is unsure beyond
     MOST_NUMBERS = 64                  # of a problem and a solver
 
 # A node's right child stands `right` nodes behind it, its left child right behind it; a leaf's value is what it adds.

@@ -2,7 +2,8 @@
 
 A cost table's times are sums of what a solver counts; trees learn by how much the logarithm is off, from the problem's
 lengths, the device and the counts.  A model is one file, `<family>.model` or `<runtime>-<kind>.model` (`nv-sm90`,
-`pocl-cpu`), which `miopyx train` makes from measurements: lines of text, then an array of nodes, then a CRC-32 of all before (4 bytes, little-endian)::
+`pocl-cpu`), which `miopyx train` makes from measurements: lines of text, then an array of nodes, then a CRC-32 of all
+before (4 bytes, little-endian)::
 
     miopyx model 1
     device nv-sm90_132, driver 580.159.04, kernels 0_1_0_cc857e15, 2345 problems
@@ -21,13 +22,13 @@ system's.
 """
 
 from libc.math cimport exp, log, log1p, log2, sqrt
-from libc.stdint cimport int64_t, uint16_t, uint32_t
-from libc.string cimport memset
+from libc.stdint cimport int64_t, uint32_t
 
-from miopyx._core cimport Device, Offer, Solver
+from miopyx._core cimport Device, Offer
 from miopyx.problem._descriptors cimport type_size
 from miopyx.solvers.conv._base cimport MOST_TERMS, ConvOffer, is_channels_last, is_packed, spatial_size
-from miopyx.values._types cimport mx_conv_problem
+from miopyx.values._integers cimport up
+from miopyx.values._types cimport MX_AXES, mx_conv_problem, mx_tensor
 from ._costs cimport CostTable
 
 from math import isfinite
@@ -41,11 +42,12 @@ from miopyx.solvers import registry
 KIND, VERSION = "model", 1
 LIMIT = 1 << 20  # bytes of a file
 
-# Of a problem: logarithms to base 2 of lengths and products, what is left of tiles, and the device.
+# Of a problem: logarithms to base 2 of lengths and products, what is left of tiles or padded to them, and the device.
 OF_PROBLEM_NAMES = (
     "n", "c", "k", "x_pixels", "y_pixels", "taps", "r", "s", "x_width", "y_width", "groups", "pads", "strides",
     "dilations", "products", "rows", "depth", "x_bytes", "y_bytes", "w_bytes", "products_per_byte", "rows_left",
-    "k_left", "c_left", "bits", "channels_last", "compute_units", "vector_bytes")
+    "k_left", "c_left", "k_padded", "c_padded", "x_padded_2", "x_padded_4", "y_padded_2", "y_padded_4", "y_tiles",
+    "bits", "channels_last", "vector_bytes", "compute_units")
 NAMES = OF_PROBLEM_NAMES + ("predicted", "index") + tuple([f"term {i}" for i in range(MOST_TERMS)])
 cdef enum:
     PREDICTED = OF_PROBLEM             # the logarithm of the cost table's time
@@ -53,7 +55,7 @@ cdef enum:
     TERMS = OF_PROBLEM + 2
     LEAF = 0xFFFF
 
-# Another device of the family has other numbers of its own: those do not make a model unsure.
+# Another device of the family may have more or fewer of them: that does not make a model unsure.
 BOUNDED = OF_PROBLEM_NAMES.index("compute_units")
 
 assert len(OF_PROBLEM_NAMES) == OF_PROBLEM and len(NAMES) <= MOST_NUMBERS and BOUNDED == BOUNDS
@@ -81,24 +83,34 @@ cdef void _of_problem(Device dev, const mx_conv_problem* p, float* number) noexc
     number[20] = number[14] - _log((x + y + w) * size)
     number[21] = <float> ((<int64_t> (n * ys) % 128) / 128.0)
     number[22], number[23] = p.w.len[0] % 64, p.w.len[1] % 32
-    number[24] = 8 * size
+    number[24], number[25] = <float> (up(<int64_t> k, 16) / k), <float> (up(<int64_t> c, 16) / c)
+    number[26], number[27] = _padded(&p.x, 2), _padded(&p.x, 4)
+    number[28], number[29] = _padded(&p.y, 2), _padded(&p.y, 4)
+    number[30] = _log(n * ys * number[29] / 16)
+    number[31] = 8 * size
     # Neither is 2, which nothing was fitted to.
-    number[25] = 0 if is_packed(&p.x) and is_packed(&p.y) else 1 if (
+    number[32] = 0 if is_packed(&p.x) and is_packed(&p.y) else 1 if (
         is_channels_last(&p.x) or p.x.len[1] == 1) and (is_channels_last(&p.y) or p.y.len[1] == 1) else 2
-    number[26] = _log(dev.compute_units)
-    number[27] = dev.vector_bytes
+    number[33] = dev.vector_bytes
+    number[34] = _log(dev.compute_units)
 
 
-cdef int _of_solver(ConvOffer offer, double predicted, float* number) except -1:
+cdef float _padded(const mx_tensor* t, int64_t tile) noexcept nogil:
+    """How many times as large as an image its tiles are together."""
+    cdef double more = 1
+    cdef int axis
+    for axis in range(3, MX_AXES):
+        if t.len[axis] > 1:
+            more *= <double> up(t.len[axis], tile) / t.len[axis]
+    return <float> more
+
+
+cdef void _of_solver(Offer offer, double predicted, const double* terms, float* number) noexcept:
     """The numbers behind a problem's: the table's time, the index, and what the solver counts."""
-    cdef double[MOST_TERMS] terms
     cdef int i
-    memset(terms, 0, sizeof(terms))
-    offer.cost_terms(terms)
     number[PREDICTED], number[INDEX] = <float> log(predicted), <float> log1p(offer.index if offer.index > 0 else 0)
     for i in range(MOST_TERMS):
         number[TERMS + i] = <float> log1p(terms[i])
-    return 0
 
 
 def numbers(Offer offer not None):
@@ -180,7 +192,7 @@ cdef class Model:
                 name, error, count, size = rest
                 trees = Trees()
                 trees.error = _number(error)
-                done = self._plant(trees, int(count), done, done + int(size))
+                done = self._plant(trees, _count(count), done, done + _count(size))
                 trees.solver = registry.BY_NAME.get(name)
                 if trees.solver is not None:
                     self.trees[trees.solver.id] = trees
@@ -233,6 +245,7 @@ cdef class Model:
     cdef int times(self, list offers, list found) except -1:
         """Append the microseconds of some offers of one problem, -1 for last resorts; 0 where the model is unsure."""
         cdef float[MOST_NUMBERS] numbers
+        cdef double[MOST_TERMS] terms
         cdef Offer offer
         cdef Trees trees
         cdef double time, best = -1, second = -1, best_error = 0, second_error = 0, error
@@ -242,7 +255,7 @@ cdef class Model:
             if offer.solver.last_resort:
                 found.append(-1.0)
                 continue
-            time = self.table.time(offer)
+            time = self.table.time_of(offer, terms)
             if time <= 0:
                 return 0
             if first:
@@ -254,7 +267,7 @@ cdef class Model:
             trees = self.trees.get(offer.solver.id)
             error = self.table.spread_of(offer)
             if trees is not None:
-                _of_solver(<ConvOffer> offer, time, numbers)
+                _of_solver(offer, time, terms, numbers)
                 time *= exp(trees.value(numbers))
                 error = trees.error
             found.append(time)
@@ -262,9 +275,8 @@ cdef class Model:
                 second, second_error, best, best_error = best, best_error, time, error
             elif second < 0 or time < second:
                 second, second_error = time, error
-        if second > 0 and log(second / best) < self.margin * sqrt(best_error * best_error + second_error * second_error):
-            return 0
-        return 1
+        error = sqrt(best_error * best_error + second_error * second_error)
+        return 0 if second > 0 and log(second / best) < self.margin * error else 1
 
     def predict(self, list offers not None):
         """Return the microseconds of some offers of one problem, -1 for last resorts; None where it is unsure."""
@@ -272,6 +284,13 @@ cdef class Model:
         for offer in offers:
             <Offer?> offer
         return found if self.times(offers, found) else None
+
+
+cdef int _count(str text) except -1:
+    value = int(text)
+    if not 0 <= value <= LIMIT:
+        raise ValueError(f"{text[:20]!r} is no number of trees or nodes")
+    return value
 
 
 cdef double _number(str text) except? -1:

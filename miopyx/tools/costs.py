@@ -90,7 +90,7 @@ def add_measurements(parser: argparse.ArgumentParser) -> None:
 
 def read_measurements(arguments: argparse.Namespace) -> tuple[
         list[Measured], str, str, dict[Layer, frozenset[str]]]:
-    """Return the measured problems, where they come from, the same with their number, and which networks have a layer."""
+    """Return the measured problems, where they come from, the same with their number, and networks by layer."""
     rows = [row for path in arguments.file for row in _rows(path)]
     device, made = _device(rows)
     problems = measured(rows, device)

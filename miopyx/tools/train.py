@@ -21,7 +21,7 @@ from miopyx.errors import MIOpenError, NotInitializedError
 from miopyx.solvers import registry
 
 from . import costs
-from .costs import Layer, Measured
+from .costs import Measured
 
 if TYPE_CHECKING:
     import lightgbm
@@ -311,10 +311,12 @@ def _judged(problems: Sequence[Measured], first: Mapping[int, Times | None],
 def text(report: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the report as a table."""
     titles = ("problems", "right", "within 5 %", "mean", "most", "unsure", "not measured")
-    lines = [f"{'':<18}" + "".join(f"{title:>{max(len(title) + 2, 9)}}" for title in titles)]
+    widths = {title: max(len(title) + 2, 9) for title in titles}
+    lines = [f"{'':<18}" + "".join(f"{title:>{widths[title]}}" for title in titles)]
     for way, row in report.items():
-        cells = ((title, row[title]) for title in titles)
-        lines.append(f"{way:<18}" + "".join(
-            f"{'-' if value is None else f'{value:.4f}' if isinstance(value, float) else value:>{max(len(title) + 2, 9)}}"
-            for title, value in cells))
+        lines.append(f"{way:<18}" + "".join(f"{_cell(row[title]):>{widths[title]}}" for title in titles))
     return lines
+
+
+def _cell(value: float | int | None) -> str:
+    return "-" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -141,7 +141,8 @@ def grow(problems: Sequence[Measured], seed: int = 0) -> Grown:
         if len(rows) >= LEAST_TIMES:
             x, y, weight = (np.array(column) for column in zip(*rows, strict=True))
             left = np.random.default_rng(seed).permutation(len(y)) % 2 == 0
-            off = np.concatenate([y[~half] - SHRINK * _boosted(x[half], y[half], weight[half], seed).predict(x[~half])
+            off = np.concatenate([y[~half] - SHRINK * np.asarray(
+                _boosted(x[half], y[half], weight[half], seed).predict(x[~half]))
                                   for half in (left, ~left)])
             errors[name] = float(np.sqrt(np.mean(off**2)))
             boosters[name] = _boosted(x, y, weight, seed)
@@ -228,7 +229,7 @@ def _model_times(grown: Grown) -> Callable[[Measured], tuple[Times, float] | Non
                 return None
             more = grown.boosters.get(name)
             if more is not None:
-                correction = SHRINK * more.predict(_numbers(problem, name, predicted)[None])[0]
+                correction = SHRINK * np.asarray(more.predict(_numbers(problem, name, predicted)[None]))[0]
                 predicted *= float(np.exp(correction))
             found[name] = predicted
             errors[name] = grown.errors.get(name, spread.get((name, problem.bits), spread.get((name, ANY_BITS), 0)))

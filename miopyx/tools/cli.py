@@ -1,4 +1,4 @@
-"""The `miopyx` command: `doctor` says which devices there are and work, `db` and `costs` make and check files."""
+"""The `miopyx` command: `doctor` says which devices there are and work; `db`, `costs` and `tune` make databases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from miopyx.errors import MIOpenError
 from miopyx.values import config
 
 from . import costs as coststool
-from . import db, pipes
+from . import db, pipes, tune
 
 _GET_A_CPU_RUNTIME = ("apt-get install pocl-opencl-icd (Debian, Ubuntu), "
                       "or pip install intel-opencl-rt intel-cmplr-lib-rt (x86-64)")
@@ -39,14 +39,16 @@ def _main(argv: Sequence[str] | None) -> int:
     doctor.add_argument("--forget", action="store_true", help="drop the cached verdicts first and try each device anew")
     db.add_commands(commands)
     coststool.add_command(commands)
+    tune.add_commands(commands)
     arguments = parser.parse_args(argv)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # drivers may report names the terminal cannot show
     if arguments.command == "db":
         return db.run(arguments)
-    if arguments.command == "costs":
-        return coststool.run(arguments)
+    if arguments.command != "doctor":
+        code: int = arguments.run(arguments)
+        return code
     try:
         if arguments.forget:
             count = devices.forget_verdicts()

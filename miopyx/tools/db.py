@@ -23,6 +23,7 @@ from miopyx.solvers import registry
 from miopyx.values import config
 
 _IMPORTED = "imported"
+_SQLITE = b"SQLite format 3\0"
 
 
 def add_commands(commands: Any) -> None:
@@ -47,7 +48,9 @@ def add_commands(commands: Any) -> None:
     add("lookup", lookup, "Print the record of a key.", one, ("key", {"metavar": "KEY"}))
     add("merge", merge, "Write one file with one line a key.  Of our own lines the last counts, of others the first, "
         "and our own come before others.", out, some)
-    add("export", export, "Write a file as MIOpen reads it: one line a key, without our marks.", one, out)
+    add("export", export, "Write a file as MIOpen reads it: one line a key, without our marks.  Of a ledger of miopyx "
+        "tune, with them, what the name says: .fdb.txt a find-db, .db.txt a perf-db, .jsonl measurements.", one, out,
+        ("--device", {"default": "", "metavar": "NAME", "help": "of a ledger: whose results; default: the only one's"}))
     add("import", import_, "Add a file's records to the user's databases of a device.", one,
         ("--device", {"default": "", "metavar": "NAME", "help": "as `miopyx doctor` names it; default: the best"}),
         ("--replace", {"action": "store_true", "help": "also where the user's database has a record already"}))
@@ -295,9 +298,45 @@ def merge(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def export(arguments: argparse.Namespace) -> dict[str, Any]:
+    if _is_ledger(arguments.file):
+        return _export_ledger(arguments)
     chosen, left = winners([arguments.file])
     _write(arguments.out, b"".join(records.plain(line) for line in chosen.values()))
     return {"written": str(arguments.out), "records": len(chosen), "left out": dict(left)}
+
+
+def _is_ledger(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE)) == _SQLITE
+
+
+def _export_ledger(arguments: argparse.Namespace) -> dict[str, Any]:
+    from .tune import ledger
+
+    endings = {".fdb.txt": "find-db", ".db.txt": "perf-db", ".jsonl": "measurements"}
+    name = str(arguments.out).removesuffix(".bz2")
+    kind = next((what for ending, what in endings.items() if name.endswith(ending)), None)
+    if kind is None:
+        raise BadParmError("what shall be written?", "OUT", arguments.out,
+                           f"a name that ends with {', '.join(endings)}")
+    book = ledger.existing(arguments.file)
+    try:
+        there = [device for device, _ in book.devices()]
+        fitting = [device for device in there if arguments.device in ("", device.name, device.stamp)]
+        if len(fitting) != 1:
+            raise BadParmError("results of several devices, or none", "--device", arguments.device or "not given",
+                               ", ".join(device.stamp if [d.name for d in there].count(device.name) > 1 else device.name
+                                         for device in there) or "a device that has results")
+        lines = {"find-db": book.find_lines, "perf-db": book.perf_lines,
+                 "measurements": lambda device: [f"{line}\n".encode() for line in book.measurements(device)]}[kind](
+                     fitting[0])
+    finally:
+        book.close()
+    _write(arguments.out, b"".join(lines))
+    return {"written": str(arguments.out), "what": kind, "device": fitting[0].name, "stamp": fitting[0].stamp,
+            "records": len(lines)}
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -52,7 +52,7 @@ class Bench:
     """
 
     def __init__(self, first: dict[str, Any]) -> None:
-        _end_with(os.getppid())
+        end_with(os.getppid())
         self.handle = miopyx.Handle(first["device"] or None)
         self.clock: Clock | None = _named(first["clock"]) if first.get("clock") else None
         self.memory = _Memory(self.handle)
@@ -227,7 +227,7 @@ def _named(text: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """Let this process end soon after its parent, so that nothing runs on the device that nobody waits for."""
     def watch() -> None:
         stop = threading.Event()
@@ -240,14 +240,15 @@ def _end_with(parent: int) -> None:
 
 @contextlib.contextmanager
 def _device_lock(handle: miopyx.Handle) -> Iterator[None]:
-    """Let no other process that tunes on this machine measure on the same device meanwhile."""
+    """Let no other process that tunes on this machine measure on the same device meanwhile; its CPU is one device."""
     folder = config.cache_dir()
     if folder is None:
         yield
         return
     info = handle.device.info
-    place = f"cuda{info.cuda}" if info.cuda >= 0 else f"{info.platform_index}-{info.device_index}"
-    descriptor = os.open(folder / f"measuring-{info.name}-{place}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    place = ("cpu" if info.kind in ("host", "cpu") else f"{info.name}-cuda{info.cuda}" if info.cuda >= 0
+             else f"{info.name}-{info.platform_index}-{info.device_index}")
+    descriptor = os.open(folder / f"measuring-{place}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -28,19 +28,19 @@ class Station:
     ----------
     device : str
         As `Handle` takes it; "": the best one.
-    limit : float
-        Seconds after which a measurement or a compilation is ended, child and all.
     clock : str
         ``module:function`` whose times count instead of the device's, for tests; "": the device's.
     """
 
-    def __init__(self, device: str, limit: float, clock: str = "") -> None:
-        self.device, self.limit, self.clock = device, limit, clock
+    def __init__(self, device: str, clock: str = "") -> None:
+        self.device, self.clock = device, clock
         self._child: Child | None = None
         self._jobs = 0
 
-    def run(self, job: str, **arguments: Any) -> dict[str, Any]:
+    def run(self, job: str, limit: float, **arguments: Any) -> dict[str, Any]:
         """Return {"done": result}, {"why": ...} for an error, {"died": ...} for a child that ended or was too slow.
+
+        After `limit` seconds the child is ended; what it waits for others who measure is not counted.
 
         Raises
         ------
@@ -55,7 +55,7 @@ class Station:
             why, _ = child.ask(_FOREVER, {"job": "wait", "seconds": 0})
             if why:
                 return self._failed(child, why)
-        seconds = math.ceil(self.limit)
+        seconds = math.ceil(limit)
         why, answer = child.ask(seconds, {"job": job, "arguments": arguments, "seconds": 2 * seconds})
         return self._failed(child, why) if why else {"done": json.loads(answer)}
 

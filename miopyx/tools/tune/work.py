@@ -63,14 +63,15 @@ class LocalLane:
     depth = 1
 
     def __init__(self, device: str, compilers: int, limit: float, clock: str = "") -> None:
-        self._measuring = Station(device, limit, clock)
-        self._compiling = [Station(device, limit) for _ in range(compilers)]
+        self._measuring = Station(device, clock)
+        self._compiling = [Station(device) for _ in range(compilers)]
         self._free: queue.SimpleQueue[Station] = queue.SimpleQueue()
         for station in self._compiling:
             self._free.put(station)
+        self.limit = limit
         self._one = ThreadPoolExecutor(1, "miopyx-measure")
         self._many = ThreadPoolExecutor(max(compilers, 1), "miopyx-compile")
-        about = self._measuring.run("describe")
+        about = self._measuring.run("describe", limit)
         if "done" not in about:
             self.close()
             raise UnknownError(str(about))
@@ -82,12 +83,15 @@ class LocalLane:
     def submit(self, job: str, **arguments: Any) -> Future[dict[str, Any]]:
         if job == "compile":
             return self._many.submit(self._compile, arguments)
-        return self._one.submit(self._measuring.run, job, **arguments)
+        return self._one.submit(self._measure, job, arguments)
+
+    def _measure(self, job: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self._measuring.run(job, self.limit, **arguments)
 
     def _compile(self, arguments: dict[str, Any]) -> dict[str, Any]:
         station = self._free.get()
         try:
-            return station.run("compile", **arguments)
+            return station.run("compile", self.limit, **arguments)
         finally:
             self._free.put(station)
 

@@ -127,7 +127,8 @@ def _keep(command: list[str], stop: threading.Event) -> None:
             process.kill()
             process.wait()
             return
-        # Who was killed was not at fault; who gives up at once, for want of a device or a scheduler, is asked less often.
+        # Who was killed was not at fault; who gives up at once, for want of a device or a scheduler, is asked less
+        # often.
         fine = process.returncode <= 0 or time.monotonic() - began > _SHORT_LIFE
         pause = _RESTART_SECONDS if fine else min(2 * pause, _LONGEST_SECONDS)
         _log.info("a worker ended with %s; another is started", process.returncode)

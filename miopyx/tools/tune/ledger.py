@@ -123,16 +123,19 @@ class Ledger:
     def attempt(self, device: Device, key: str, search: bool, job: str, worker: str, seconds: float, outcome: str,
                 why: str = "") -> None:
         """Note that somebody tried something: outcome "done", "failed", "died" or "lost"."""
-        with self._writing() as db:
-            db.execute("INSERT INTO attempt (task, job, worker, at, seconds, outcome, why) "
-                       "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                       (self._task(device, key, search), job, worker, time.time(), seconds, outcome, why))
+        with self._writing():
+            self._attempt(self._task(device, key, search), job, worker, seconds, outcome, why)
 
-    def record(self, key: str, search: bool, result: dict[str, Any]) -> bool:
-        """Keep the result of a measurement, unless its task has one; return whether it was new."""
+    def _attempt(self, task: int, job: str, worker: str, seconds: float, outcome: str, why: str) -> None:
+        self._db.execute("INSERT INTO attempt (task, job, worker, at, seconds, outcome, why) "
+                         "VALUES (?, ?, ?, ?, ?, ?, ?)", (task, job, worker, time.time(), seconds, outcome, why))
+
+    def record(self, key: str, search: bool, result: dict[str, Any], worker: str = "", seconds: float = 0.0) -> bool:
+        """Keep the result of a measurement, unless its task has one, and who measured; return whether it was new."""
         new = False
         with self._writing() as db:
             task = self._task(Device(result["device"], result["stamp"]), key, search)
+            self._attempt(task, "measure", worker, seconds, "done", "")
             before, after = result["before"] or {}, result["after"]
             new = db.execute(
                 "INSERT OR IGNORE INTO result VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",

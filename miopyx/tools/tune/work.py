@@ -421,13 +421,14 @@ class Scheduler:
     def _measured(self, flight: _Flight, answer: dict[str, Any]) -> None:
         task, pool = flight.what, flight.hand.pool
         outcome, why = _outcome(answer)
-        self._note(flight, outcome, why)
         if outcome == "done":
             result = answer["done"]
-            if self.ledger.record(task.key, self.search, result) or not task.done:
+            if self.ledger.record(task.key, self.search, result, flight.hand.lane.name,
+                                  self.clock() - flight.began) or not task.done:
                 self.summary.results.append((task.key, result))
             self._end(pool, task, result, "")
             return
+        self._note(flight, outcome, why)
         task.deaths += outcome == "died"
         if outcome == "died" and task.deaths < TRIES:
             self._wait(pool, task)

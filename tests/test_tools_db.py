@@ -188,3 +188,32 @@ def test_report_names_the_files(tmp_path, setting, user_folder):
     found = db.report()[devices.find("host").name]
     assert found["system find-db"] == "none"
     assert found["user find-db"].endswith("(not there yet)")
+
+
+def test_diff(run, tmp_path):
+    def line(key, *items):
+        return records.write_find(key, [FindItem(name, time, 0, 0, 0) for name, time in items], "build/driver/device")
+
+    a, b = tmp_path / "a.fdb.txt", tmp_path / "b.fdb.txt"
+    keys = [b"%d-7-7-3x3-5-7-7-1-1x1-1x1-1x1-0-NCHW-FP32-F" % i for i in range(1, 6)]
+    perf = PERF.partition(b"=")[0]
+    tuned = [records.write_perf(perf, {"A": text, "B": "3"}, "x") for text in ("1,2", "1,4")]
+    a.write_bytes(b"".join([line(keys[0], ("A", 1), ("B", 2)), line(keys[1], ("A", 1), ("B", 2)),
+                            line(keys[2], ("A", 4)), line(keys[3], ("A", 1)), tuned[0]]))
+    b.write_bytes(b"".join([line(keys[0], ("A", 1.01), ("B", 2)), line(keys[1], ("A", 3), ("B", 2)),
+                            line(keys[2], ("A", 2)), line(keys[4], ("A", 1)), tuned[1]]))
+    found = run("diff", a, b)
+    assert (found["records"], found["only in A"], found["only in B"]) == ({"A": 5, "B": 5}, 1, 1)
+    assert found["perf-db"] == {"in both": 1, "same parameters": 1, "other parameters": 1,
+                                "changes": [f"{perf.decode()} A: 1,2, then 1,4"]}
+    finds = found["find-db"]
+    assert (finds["in both"], finds["same solver"], finds["another solver"]) == (3, 2, 1)
+    assert finds["milliseconds"] == {"A": 6.0, "B": 5.01}
+    assert finds["A's other choices by B's times"] == {"timed there": 1, "mean": 1.5, "most": 1.5, "above 2%": 1}
+    assert finds["largest changes"][0].startswith(f"2.00 times {keys[1].decode()}: A 1 ms, then B 2 ms; by B's times")
+    assert len(finds["largest changes"]) == 2, "one percent is no change"
+    same = run("diff", a, a)
+    assert (same["find-db"]["another solver"], same["find-db"]["largest changes"]) == (0, [])
+    assert run("diff", a, b, "--examples", 0)["find-db"]["largest changes"] == []
+    for arguments in ((a, tmp_path / "nothing"), (a, b, "--examples", "-1")):
+        assert cli.main(["db", "diff", *map(str, arguments)]) == 2

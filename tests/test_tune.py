@@ -29,7 +29,7 @@ from miopyx.tools.driver.options import UsageError
 from miopyx.tools.tune import measure, show, sources
 from miopyx.tools.tune.ledger import DONE, FAILED, OPEN, VERSION, Device, Ledger, existing
 from miopyx.tools.tune.station import Station
-from miopyx.tools.tune.work import TRIES, LocalLane, LocalLanes, Scheduler
+from miopyx.tools.tune.work import TRIES, LocalLane, LocalLanes, Scheduler, outliers
 
 LIST = """# a comment
 ./bin/MIOpenDriver conv -n 1 -c 4 -H 7 -W 7 -k 5 -y 3 -x 3 -p 1 -q 1 -F 1
@@ -308,6 +308,8 @@ def test_a_station(user_folder):
     solver = result["after"]["solver"]
     assert result["after"]["ms"] == tune_clock.clock(TWICE, solver, (), 0)
     assert result["before"]["solver"] == solver
+    assert station.run("time", 60, key=TWICE, solver=solver)["done"] == {"ms": result["after"]["ms"]}
+    assert "why" in station.run("time", 60, key=TWICE, solver="nonsense")
     assert station.run("look", 60, keys=[TWICE], search=False)["done"][0]["known"] is True
     assert "why" in station.run("measure", 60, key="nonsense", search=False)
     os.kill(about["pid"], signal.SIGKILL)
@@ -379,7 +381,8 @@ class FakeLane:
 
     depth = 2
 
-    def __init__(self, name, behaviour=None, overlap=True, compilers=2):
+    def __init__(self, name, behaviour=None, overlap=True, compilers=2, ms=1.0):
+        self.ms = ms
         self.name, self.device, self.overlap, self.compilers = name, DEVICE, overlap, compilers
         self.behaviour = behaviour or (lambda key: {"done": result_of(key)})
         self.one, self.many = ThreadPoolExecutor(1), ThreadPoolExecutor(compilers or 1)
@@ -388,10 +391,10 @@ class FakeLane:
         self.closed = False
 
     def submit(self, job, **arguments):
-        if job == "look":
+        if job in ("look", "time"):
             future = Future()
-            future.set_result({"done": [{"known": False, "gain_ms": float(key.split("-")[0])}
-                                        for key in arguments["keys"]]})
+            future.set_result({"done": {"ms": self.ms} if job == "time" else [
+                {"known": False, "gain_ms": float(key.split("-")[0])} for key in arguments["keys"]]})
             return future
         if job == "compile":
             return self.many.submit(self.compile, arguments["key"])
@@ -430,6 +433,18 @@ class FakeLanes:
 
 def many(count):
     return {f"{i + 1}-7-7-3x3-5-7-7-1-1x1-1x1-1x1-0-NCHW-FP32-F": 1.0 for i in range(count)}
+
+
+def test_devices_of_a_kind_are_compared():
+    lanes = [FakeLane(name, ms=ms) for name, ms in zip("abcd", (1.0, 1.01, 1.3, 0.99), strict=True)]
+    ledger = Ledger(None)
+    summary = Scheduler(FakeLanes(lanes), ledger, many(12), Nobody()).run()
+    assert list(summary.clocks) == [DEVICE]
+    assert list(summary.clocks[DEVICE].values()) == [1.0, 1.01, 1.3, 0.99]
+    assert [line.split(":")[0] for line in outliers(summary.clocks[DEVICE])] == ["c #2"]
+    assert "29% slower" in outliers(summary.clocks[DEVICE])[0]
+    assert ledger._rows("SELECT count(*) FROM clock")[0][0] == 4
+    assert not Scheduler(FakeLanes([FakeLane("a")]), ledger, many(12), Nobody()).run().clocks
 
 
 @pytest.mark.parametrize("overlap", [False, True])

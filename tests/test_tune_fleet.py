@@ -54,13 +54,13 @@ def compare(folder, keys, machines, kinds, every, scheduler_after, seed):
     one.close()
 
 
-def test_a_fleet_under_attack(user_folder, tmp_path, rng, seed):
+def test_a_fleet_under_attack(user_folder, keep_programs, tmp_path, rng, seed):
     """The short version: two machines with the host's device."""
     compare(tmp_path, drawn(rng, 80), ["host", "host"], ["host"], 2.5, 2.0, seed)
 
 
 @pytest.mark.long
-def test_a_fleet_of_two_kinds_under_attack(user_folder, tmp_path, rng, seed, opencl_name):
+def test_a_fleet_of_two_kinds_under_attack(user_folder, keep_programs, tmp_path, rng, seed, opencl_name):
     """300 problems, four machines, a worker killed every five seconds and the scheduler once."""
     compare(tmp_path, drawn(rng, 300), ["host", "host", opencl_name, opencl_name], ["host", opencl_name], 5.0, 12.0,
             seed)

@@ -60,7 +60,7 @@ class Simulation:
         self.machines = []
         for i, device in enumerate(devices):
             home = self.folder / f"machine{i}"
-            environment = {**os.environ, "MIOPYX_CACHE_DIR": str(home / "cache"),
+            environment = {**os.environ, "MIOPYX_CACHE_DIR": str(home / "cache"), "MIOPEN_DISABLE_CACHE": "0",
                            "MIOPEN_USER_DB_PATH": str(home / "databases")}
             self.machines.append(subprocess.Popen(
                 [sys.executable, "-P", "-c", SUPERVISOR, self.address, device, str(jobs)], env=environment))

@@ -54,6 +54,9 @@ def add_commands(commands: Any) -> None:
     add("import", import_, "Add a file's records to the user's databases of a device.", one,
         ("--device", {"default": "", "metavar": "NAME", "help": "as `miopyx doctor` names it; default: the best"}),
         ("--replace", {"action": "store_true", "help": "also where the user's database has a record already"}))
+    add("diff", _diff, "Say which records two files have differently: other solvers, other times, other parameters.",
+        ("a", {"type": Path, "metavar": "A"}), ("b", {"type": Path, "metavar": "B"}),
+        ("--examples", {"type": int, "default": 10, "metavar": "N", "help": "show the N largest (default: 10)"}))
     add("compact", compact, "Rewrite one of our files with one line a key, in place and safely.", one)
 
 
@@ -329,9 +332,8 @@ def _export_ledger(arguments: argparse.Namespace) -> dict[str, Any]:
             raise BadParmError("results of several devices, or none", "--device", arguments.device or "not given",
                                ", ".join(device.stamp if [d.name for d in there].count(device.name) > 1 else device.name
                                          for device in there) or "a device that has results")
-        lines = {"find-db": book.find_lines, "perf-db": book.perf_lines,
-                 "measurements": lambda device: [f"{line}\n".encode() for line in book.measurements(device)]}[kind](
-                     fitting[0])
+        lines = (book.find_lines(fitting[0]) if kind == "find-db" else book.perf_lines(fitting[0]) if kind == "perf-db"
+                 else [f"{line}\n".encode() for line in book.measurements(fitting[0])])
     finally:
         book.close()
     _write(arguments.out, b"".join(lines))
@@ -377,6 +379,12 @@ def _as_ours(key: bytes, line: bytes) -> bytes:
     if is_perf(key):
         return records.write_perf(key, records.read_perf(text)[0], _IMPORTED)
     return records.write_find(key, records.read_find(text).items, _IMPORTED)
+
+
+def _diff(arguments: argparse.Namespace) -> dict[str, Any]:
+    from .db_diff import diff
+
+    return diff(arguments)
 
 
 def compact(arguments: argparse.Namespace) -> dict[str, Any]:

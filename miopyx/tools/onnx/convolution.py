@@ -105,13 +105,13 @@ def fit(x: Array, begin: Sequence[int], end: Sequence[int], value: float = 0) ->
     return np.ascontiguousarray(np.pad(x[:, :, *cut], wide, constant_values=value))
 
 
-def geometry(x: Value, w: Value, a: SimpleNamespace) -> tuple[int, list[int], list[int]]:
+def geometry(x_rank: int, w_rank: int, a: SimpleNamespace) -> tuple[int, list[int], list[int]]:
     """Return the number of spatial axes, strides and dilations."""
-    n = x.ndim - 2
+    n = x_rank - 2
     if not 1 <= n <= 3:
         raise Outside(f"{n} spatial axes")
-    if w.ndim != x.ndim:
-        raise BadParmError("ranks differ", "W", w.ndim, x.ndim)
+    if w_rank != x_rank:
+        raise BadParmError("ranks differ", "W", w_rank, x_rank)
     return n, list(a.strides or [1] * n), list(a.dilations or [1] * n)
 
 
@@ -246,7 +246,7 @@ def convolve(node: Node, x_desc: TensorDescriptor, w_desc: TensorDescriptor, con
 class Conv(Node):
     def prepare(self, inputs: Sequence[Any], a: SimpleNamespace, after: Epilogue | None = None) -> tuple[Run, str]:
         x, w = inputs[:2]
-        _, strides, dilations = geometry(x, w, a)
+        _, strides, dilations = geometry(x.ndim, w.ndim, a)
         begin, end, _ = window(x.shape[2:], w.shape[2:], strides, dilations, a)
         (pads, before), (end_pads, behind) = _pads_and_cuts(begin), _pads_and_cuts(end)
         lens = [length + p + q for length, p, q in zip(x.shape[2:], before, behind, strict=True)]
@@ -269,7 +269,7 @@ class Conv(Node):
 class ConvTranspose(Conv):
     def prepare(self, inputs: Sequence[Any], a: SimpleNamespace, after: Epilogue | None = None) -> tuple[Run, str]:
         x, w = inputs[:2]
-        n, strides, dilations = geometry(x, w, a)
+        n, strides, dilations = geometry(x.ndim, w.ndim, a)
         begin, end, extra = transposed_pads(x.shape[2:], w.shape[2:], strides, dilations, a)
         if any(e >= s for e, s in zip(extra, strides, strict=True)):
             end, extra = [e - more for e, more in zip(end, extra, strict=True)], [0] * n

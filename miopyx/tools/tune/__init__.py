@@ -140,12 +140,12 @@ def _run(arguments: argparse.Namespace) -> int:
         print(json.dumps({
             "problems": len(weights), "measured": len(summary.results), "known": summary.known, "left": summary.left,
             "failed": [{"key": key, "why": why} for key, why in summary.failed], "ended_by": summary.ended_by,
-            "lost": summary.lost, "refused": found.refused, "ledger": str(ledger.path) if ledger.path else None,
+            "lost": summary.lost,
+            "clocks": {device.name: times for device, times in summary.clocks.items()}, "refused": found.refused,
+            "ledger": str(ledger.path) if ledger.path else None,
             "layers": [{**row._asdict(), "saved": row.saved} for row in made]}, indent=2))
     else:
-        for line in [*show.table(made), "" if made else None, *_words(summary, len(weights), ledger.path)]:
-            if line is not None:
-                print(line)
+        print("\n".join([*show.table(made), *([""] if made else []), *_words(summary, len(weights), ledger.path)]))
     if summary.ended_by == "interrupted":
         return 130
     return 1 if summary.failed else 0
@@ -153,9 +153,14 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _words(summary: Any, problems: int, ledger: Path | None) -> list[str]:
     """Return what became of the problems, in words."""
+    from . import work
+
     why = {"budget": "; the budget is spent", "interrupted": "; interrupted"}.get(summary.ended_by, "")
     lines = [f"{problems} problems: {len(summary.results)} measured, {summary.known} known before, "
              f"{len(summary.failed)} failed, {summary.left} left{why}"]
+    for device, times in summary.clocks.items():
+        lines.append(f"{len(times)} devices {device.name} compared: "
+                     + ("; ".join(work.outliers(times)) or f"within {work.OUTLIER:.0%} of each other's median"))
     lines += [f"failed: {key}: {text}" for key, text in summary.failed]
     return [*lines, f"ledger: {ledger}"] if ledger is not None else lines
 

@@ -71,7 +71,7 @@ def serve(scheduler: str, device: str, jobs: int, clock: str = "") -> None:
                                lane.compilers])
 
     async def work() -> None:
-        worker = distributed.Worker(
+        worker: Any = distributed.Worker(
             scheduler, nthreads=1 + lane.compilers, name=name, resources={RESOURCE: 1}, memory_limit=0,
             death_timeout=_CONNECT_SECONDS, dashboard=False)
         async with worker:
@@ -176,8 +176,9 @@ class Fleet:
             raise BadParmError("no answer", "--scheduler", scheduler, "the address of a dask scheduler")
 
     def _connect(self, seconds: float) -> Any:
+        client: Any = distributed.Client
         try:
-            return distributed.Client(self._address, timeout=seconds, set_as_default=False)
+            return client(self._address, timeout=seconds, set_as_default=False)
         except (OSError, ValueError, TypeError) as e:
             _log.info("no scheduler at %s: %s", self._address, e)
             return None

@@ -41,6 +41,9 @@ CREATE TABLE result (
     task INTEGER PRIMARY KEY REFERENCES task, find TEXT NOT NULL, perf TEXT, partial INTEGER NOT NULL,
     solver TEXT NOT NULL, config TEXT NOT NULL, ms REAL NOT NULL, solver_before TEXT, ms_before REAL);
 CREATE TABLE measurement (task INTEGER NOT NULL REFERENCES task, line TEXT NOT NULL);
+CREATE TABLE clock (
+    device INTEGER NOT NULL REFERENCES device, worker TEXT NOT NULL, problem INTEGER NOT NULL REFERENCES problem,
+    solver TEXT NOT NULL, at REAL NOT NULL, ms REAL NOT NULL);
 CREATE INDEX measurement_task ON measurement (task);
 CREATE INDEX attempt_task ON attempt (task);
 """
@@ -152,6 +155,13 @@ class Ledger:
         with self._writing() as db:
             db.execute("UPDATE task SET state = ?, why = ? WHERE id = ? AND state = ?",
                        (FAILED, why, self._task(device, key, search), OPEN))
+
+    def clock(self, device: Device, key: str, solver: str, times: dict[str, float]) -> None:
+        """Note how long the same took on each of some devices of a kind, by worker."""
+        with self._writing() as db:
+            kind, problem = self._id("device", name=device.name, stamp=device.stamp), self._id("problem", key=key)
+            db.executemany("INSERT INTO clock VALUES (?, ?, ?, ?, ?, ?)",
+                           [(kind, worker, problem, solver, time.time(), ms) for worker, ms in times.items()])
 
     def retry(self) -> None:
         """Open what failed again."""

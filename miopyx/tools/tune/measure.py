@@ -29,6 +29,7 @@ from miopyx.errors import MIOpenError
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
 from miopyx.runtime import programs
+from miopyx.solvers import registry
 from miopyx.values import config
 from miopyx.values.configurations import config_text
 
@@ -59,9 +60,10 @@ class Bench:
 
     def answer(self, job: dict[str, Any], _payload: bytes) -> bytes:
         """Do a job; return its result as JSON."""
-        work: Callable[..., Any] = {"describe": self.describe, "look": self.look, "compile": self.compile,
-                                    "wait": self.wait, "measure": self.measure}[job["job"]]
-        return json.dumps(work(**job.get("arguments", {}))).encode()
+        jobs: dict[str, Callable[..., Any]] = {
+            "describe": self.describe, "look": self.look, "compile": self.compile, "wait": self.wait,
+            "measure": self.measure, "time": self.time}
+        return json.dumps(jobs[job["job"]](**job.get("arguments", {}))).encode()
 
     def describe(self) -> dict[str, Any]:
         """Return what the device is."""
@@ -130,6 +132,17 @@ class Bench:
         """Time the solvers of a problem, with a search for their configurations if asked for; return what came out."""
         try:
             return self._measure(key, search, budget_ms)
+        finally:
+            self._lock.__exit__(None, None, None)
+
+    def time(self, key: str, solver: str) -> dict[str, Any]:
+        """Time one solver of a problem, as Find would, and keep nothing: what devices of a kind are compared by."""
+        try:
+            problem = _key.parse_find_key(key.encode())
+            offer = _ranking.offer_of(Survey(self.handle, problem), registry.BY_NAME[solver].id)
+            with self.handle.timing():
+                return {"ms": find.time_one(self._run(problem, key, offer.workspace),
+                                            preparing.invoker(self.handle, offer))}
         finally:
             self._lock.__exit__(None, None, None)
 

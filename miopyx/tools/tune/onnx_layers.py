@@ -84,7 +84,7 @@ def _convolution(kind: str, x: list[int], w: list[int], given: dict[str, Any]) -
     a = SimpleNamespace(**{**_DEFAULTS, **given})
     if isinstance(a.auto_pad, bytes):
         a.auto_pad = a.auto_pad.decode()
-    n, strides, dilations = geometry(SimpleNamespace(ndim=len(x)), SimpleNamespace(ndim=len(w)), a)
+    n, strides, dilations = geometry(len(x), len(w), a)
     if kind == "Conv":
         begin, end, _ = window(x[2:], w[2:], strides, dilations, a)
         extra, mode = [0] * n, enums.miopenConvolution

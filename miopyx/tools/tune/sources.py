@@ -140,7 +140,8 @@ def _of_work(work: Problem, options: Options, where: str, refused: list[str]) ->
             work = made
         letters = [_SHORT[direction.short] for direction in work.directions]
         for letter in options.directions or letters:
-            yield _problem(letter, *(work.descriptors[name] for name in "xwy"), work.conv), families.name(work)
+            x, w, y = (work.descriptors[name] for name in "xwy")
+            yield _problem(letter, x, w, y, work.conv), families.name(work)
     except (UsageError, MIOpenError) as e:
         refused.append(f"{where}: {e}")
 

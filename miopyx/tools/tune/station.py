@@ -51,7 +51,7 @@ class Station:
             self.close()
         child = self._child or self._open()
         self._jobs += 1
-        if job == "measure":
+        if job in ("measure", "time"):
             why, _ = child.ask(_FOREVER, {"job": "wait", "seconds": 0})
             if why:
                 return self._failed(child, why)

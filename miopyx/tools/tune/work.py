@@ -7,10 +7,12 @@ runs them in child processes of this one; `fleet` in those of workers.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import itertools
 import os
 import queue
+import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -28,6 +30,9 @@ _LOOK = 100           # problems that are looked at in one job
 _BATCH = 4            # programs' problems a compiler, on devices that compiling would disturb
 _AHEAD = 2            # problems a compiler that may wait for the device, compiled
 _POLL_SECONDS = 1.0
+_COMPARE_MS = 50.0    # of the longest problem by which devices of one kind are compared
+_COMPARE_SECONDS = 120.0
+OUTLIER = 0.05        # off the median of the devices of its kind
 _LAST_SECONDS = 30.0  # after the budget, for what is being measured to end
 
 
@@ -185,6 +190,7 @@ class Summary:
     failed: list[tuple[str, str]] = field(default_factory=list)
     left: int = 0
     lost: int = 0
+    clocks: dict[Device, dict[str, float]] = field(default_factory=dict)  # milliseconds of the same, by worker
     ended_by: str = "all"  # or "budget", "interrupted"
 
 
@@ -233,6 +239,8 @@ class Scheduler:
         """Work; every result is kept as it comes."""
         try:
             self._work()
+            if self.summary.ended_by == "all":
+                self._compare()
         except KeyboardInterrupt:
             self.summary.ended_by = "interrupted"
         self.summary.left = sum(pool.open + sum(map(len, pool.looks)) for pool in self.pools.values())
@@ -268,6 +276,23 @@ class Scheduler:
         if not self.pools:
             return not self.weights
         return not any(pool.open or pool.looks or pool.looking for pool in self.pools.values())
+
+    def _compare(self) -> None:
+        """Let all devices of a kind time the same: one that is slower than its like spoils what it measured."""
+        for pool in self.pools.values():
+            lanes = [hand.lane for hand in self.hands.values() if hand.pool is pool]
+            done = [(result["after"]["ms"], key, result["after"]["solver"]) for key, result in self.summary.results
+                    if (result["device"], result["stamp"]) == pool.device]
+            if len(lanes) < 2 or not done:
+                continue
+            _, key, solver = max([one for one in done if one[0] <= _COMPARE_MS], default=min(done))
+            asked = [(lane, lane.submit("time", key=key, solver=solver)) for lane in lanes]
+            times: dict[str, float] = {}
+            for i, (lane, future) in enumerate(asked):
+                with contextlib.suppress(Exception, asyncio.CancelledError):  # who is gone is not compared
+                    times[f"{lane.name} #{i}"] = future.result(timeout=_COMPARE_SECONDS)["done"]["ms"]
+            self.ledger.clock(pool.device, key, solver, times)
+            self.summary.clocks[pool.device] = times
 
     # Lanes come and go
 
@@ -446,6 +471,13 @@ class Scheduler:
     def _note(self, flight: _Flight, outcome: str, why: str) -> None:
         self.ledger.attempt(flight.hand.pool.device, flight.what.key, self.search, flight.job, flight.hand.lane.name,
                             self.clock() - flight.began, outcome, why)
+
+
+def outliers(times: dict[str, float]) -> list[str]:
+    """Return, in words, which of some devices of a kind are off the median of their times."""
+    middle = statistics.median(times.values()) if times else 0.0
+    return [f"{worker}: {abs(ms / middle - 1):.0%} {'slower' if ms > middle else 'faster'} than the median of "
+            f"{len(times)} devices" for worker, ms in times.items() if abs(ms - middle) > OUTLIER * middle]
 
 
 def _outcome(answer: dict[str, Any]) -> tuple[str, str]:

@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+from miopyx.errors import BadParmError
 from miopyx.tools.tune import fleet
 from miopyx.tools.tune.ledger import Ledger
 from miopyx.tools.tune.work import LocalLane, LocalLanes, Scheduler
@@ -99,12 +100,24 @@ class Simulation:
         self.scheduler.wait()
 
 
+def connected(address):
+    """Return the client's side, however long a busy machine takes to start the scheduler."""
+    for _ in range(10):
+        with contextlib.suppress(BadParmError):
+            return fleet.Fleet(address, 120.0)
+    return fleet.Fleet(address, 120.0)
+
+
 def by_fleet(folder, keys, devices, every, scheduler_after, seed, kinds):
     """Tune problems on a fleet that is under attack; return the simulation, the summary, and the ledger."""
     simulation = Simulation(folder, devices)
     ledger = Ledger(Path(folder) / "fleet.sqlite3")
     stop = threading.Event()
-    lanes = fleet.Fleet(simulation.address, 120.0)
+    try:
+        lanes = connected(simulation.address)
+    except BaseException:
+        simulation.close()
+        raise
     terror = threading.Thread(target=simulation.terrorise,
                               args=(lanes, every, scheduler_after, random.Random(seed), stop))
     try:

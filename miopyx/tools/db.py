@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import bz2
-import errno
 import json
 import sys
 from collections import Counter
@@ -21,6 +20,9 @@ from miopyx.errors import BadParmError, MIOpenError
 from miopyx.problem import _key
 from miopyx.solvers import registry
 from miopyx.values import config
+
+from .db_diff import diff
+from .db_files import is_perf, raw_lines, winners
 
 _IMPORTED = "imported"
 _SQLITE = b"SQLite format 3\0"
@@ -54,7 +56,7 @@ def add_commands(commands: Any) -> None:
     add("import", import_, "Add a file's records to the user's databases of a device.", one,
         ("--device", {"default": "", "metavar": "NAME", "help": "as `miopyx doctor` names it; default: the best"}),
         ("--replace", {"action": "store_true", "help": "also where the user's database has a record already"}))
-    add("diff", _diff, "Say which records two files have differently: other solvers, other times, other parameters.",
+    add("diff", diff, "Say which records two files have differently: other solvers, other times, other parameters.",
         ("a", {"type": Path, "metavar": "A"}), ("b", {"type": Path, "metavar": "B"}),
         ("--examples", {"type": int, "default": 10, "metavar": "N", "help": "show the N largest (default: 10)"}))
     add("compact", compact, "Rewrite one of our files with one line a key, in place and safely.", one)
@@ -90,52 +92,6 @@ def _lines(value: Any, indent: str = "") -> Iterator[str]:
                 yield from _lines(inner, indent)
             else:
                 yield f"{indent}{inner}"
-
-
-# Reading
-
-
-def raw_lines(path: Path, flaws: Counter[str] | None = None) -> Iterator[bytes]:
-    """Yield a file's lines without their ends, blank ones left out; a .bz2 that is cut short is counted in `flaws`."""
-    if not path.is_file():
-        raise OSError(errno.EINVAL, "not a regular file" if path.exists() else "no such file", str(path))
-    with bz2.open(path) if path.suffix == ".bz2" else path.open("rb") as file:
-        try:
-            for line in file:
-                line = line.rstrip(b"\r\n")
-                if line:
-                    yield line
-        except EOFError:
-            if flaws is not None:
-                flaws["cut short"] += 1
-        except OSError as e:
-            raise OSError(e.errno or errno.EINVAL, str(e), str(path)) from None
-
-
-def winners(paths: list[Path]) -> tuple[dict[bytes, bytes], Counter[str]]:
-    """Return the line that counts for each key of some files, in order, and what was left out by reason."""
-    chosen: dict[bytes, tuple[bytes, Kind]] = {}
-    left: Counter[str] = Counter()
-    for path in paths:
-        for line in raw_lines(path, left):
-            kind = records.classify(line)
-            if kind in (Kind.DAMAGED, Kind.MALFORMED):
-                left[f"{kind.value} lines"] += 1
-                continue
-            key, items = records.split(line)
-            if kind is Kind.FOREIGN and not records.says_something(items):
-                left["lines without items"] += 1
-                continue
-            if key in chosen:
-                left["lines of a key that stands elsewhere"] += 1
-            if key not in chosen or kind is Kind.OURS:
-                chosen[key] = (line, kind)
-    return {key: line for key, (line, _) in chosen.items() if records.says_something(records.split(line)[1])}, left
-
-
-def is_perf(key: bytes) -> bool:
-    """Whether a key is a perf-db's: its numbers are joined by x, a find-db's by hyphens."""
-    return b"-" not in key
 
 
 # Actions.  Each returns what is printed.
@@ -379,12 +335,6 @@ def _as_ours(key: bytes, line: bytes) -> bytes:
     if is_perf(key):
         return records.write_perf(key, records.read_perf(text)[0], _IMPORTED)
     return records.write_find(key, records.read_find(text).items, _IMPORTED)
-
-
-def _diff(arguments: argparse.Namespace) -> dict[str, Any]:
-    from .db_diff import diff
-
-    return diff(arguments)
 
 
 def compact(arguments: argparse.Namespace) -> dict[str, Any]:

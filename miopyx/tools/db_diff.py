@@ -11,7 +11,7 @@ from miopyx.database import records
 from miopyx.database.records import FindItem
 from miopyx.errors import BadParmError
 
-from . import db
+from .db_files import is_perf, winners
 
 _EQUAL = 0.02  # of a time, which repeated timing moves by as much
 
@@ -27,8 +27,8 @@ def diff(arguments: argparse.Namespace) -> dict[str, Any]:
     both = [key for key in a if key in b]
     found: dict[str, Any] = {"records": {"A": len(a), "B": len(b)}, "only in A": len(a) - len(both),
                              "only in B": len(b) - len(both)}
-    perf = [key for key in both if db.is_perf(key)]
-    finds = [key for key in both if not db.is_perf(key)]
+    perf = [key for key in both if is_perf(key)]
+    finds = [key for key in both if not is_perf(key)]
     if perf:
         found["perf-db"] = _perf(perf, a, b, arguments.examples)
     if finds:
@@ -37,7 +37,7 @@ def diff(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _records(path: Path) -> dict[bytes, bytes]:
-    return {key: records.split(line)[1] for key, line in db.winners([path])[0].items()}
+    return {key: records.split(line)[1] for key, line in winners([path])[0].items()}
 
 
 def _find(keys: list[bytes], a: dict[bytes, bytes], b: dict[bytes, bytes], most: int) -> dict[str, Any]:

@@ -70,8 +70,11 @@ class Compiler:
         self.device = self.queue.device
 
     def answer(self, fields: dict[str, Any], source: bytes) -> bytes:
+        """Do a job: build a source."""
+        return self.build(source, fields["options"])
+
+    def build(self, source: bytes, options: str) -> bytes:
         """Return the binary of a source."""
-        options = fields["options"]
         binary = self.compiled(self.context.int_ptr, self.device.int_ptr, self.info, source, options).binary()
         if binary is None:
             raise LookupError("the driver gives no binary of a program")

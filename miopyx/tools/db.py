@@ -22,10 +22,10 @@ from miopyx.solvers import registry
 from miopyx.values import config
 
 from .db_diff import diff
-from .db_files import is_perf, raw_lines, winners
+from .db_files import is_ledger, is_perf, raw_lines, winners
+from .db_report import report as write_page
 
 _IMPORTED = "imported"
-_SQLITE = b"SQLite format 3\0"
 
 
 def add_commands(commands: Any) -> None:
@@ -59,6 +59,11 @@ def add_commands(commands: Any) -> None:
     add("diff", diff, "Say which records two files have differently: other solvers, other times, other parameters.",
         ("a", {"type": Path, "metavar": "A"}), ("b", {"type": Path, "metavar": "B"}),
         ("--examples", {"type": int, "default": 10, "metavar": "N", "help": "show the N largest (default: 10)"}))
+    add("report", write_page, "Write an HTML page, all in one file, about a find-db or a ledger of miopyx tune: by "
+        "network, direction, solver, layer and share of the limit.", one, out,
+        ("--list", {"nargs": "+", "default": [], "metavar": "LIST", "help": "name problems by these lists or models"}),
+        ("--tflops", {"type": float, "metavar": "N", "help": "the device's limit (default: the best in the file)"}),
+        ("--gbs", {"type": float, "metavar": "N", "help": "its memory's GB/s (default: the best in the file)"}))
     add("compact", compact, "Rewrite one of our files with one line a key, in place and safely.", one)
 
 
@@ -257,18 +262,11 @@ def merge(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def export(arguments: argparse.Namespace) -> dict[str, Any]:
-    if _is_ledger(arguments.file):
+    if is_ledger(arguments.file):
         return _export_ledger(arguments)
     chosen, left = winners([arguments.file])
     _write(arguments.out, b"".join(records.plain(line) for line in chosen.values()))
     return {"written": str(arguments.out), "records": len(chosen), "left out": dict(left)}
-
-
-def _is_ledger(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(_SQLITE)) == _SQLITE
 
 
 def _export_ledger(arguments: argparse.Namespace) -> dict[str, Any]:

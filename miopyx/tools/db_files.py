@@ -11,6 +11,8 @@ from pathlib import Path
 from miopyx.database import records
 from miopyx.database.records import Kind
 
+_SQLITE = b"SQLite format 3\0"
+
 
 def raw_lines(path: Path, flaws: Counter[str] | None = None) -> Iterator[bytes]:
     """Yield a file's lines without their ends, blank ones left out; a .bz2 that is cut short is counted in `flaws`."""
@@ -48,6 +50,14 @@ def winners(paths: list[Path]) -> tuple[dict[bytes, bytes], Counter[str]]:
             if key not in chosen or kind is Kind.OURS:
                 chosen[key] = (line, kind)
     return {key: line for key, (line, _) in chosen.items() if records.says_something(records.split(line)[1])}, left
+
+
+def is_ledger(path: Path) -> bool:
+    """Whether a file is one of SQLite's, as ledgers of `miopyx tune` are."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE)) == _SQLITE
 
 
 def is_perf(key: bytes) -> bool:

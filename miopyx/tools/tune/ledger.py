@@ -187,6 +187,18 @@ class Ledger:
         return {table: int(self._rows(f"SELECT count(*) FROM {table}")[0][0])
                 for table in ("device", "problem", "asked", "task", "attempt", "result", "measurement")}
 
+    def layers(self) -> list[tuple[str, str, str, str, float, str, float, float | None]]:
+        """Return a row a layer and device: key, device, source, layer, weight, solver, milliseconds after and before.
+
+        Of a problem's two tasks the one with a search counts; one that nobody asked for goes by its key.
+        """
+        rows = self._rows(
+            "SELECT key, device.name, COALESCE(source, ''), COALESCE(layer, key), COALESCE(weight, 1.0), solver, ms, "
+            "ms_before FROM result JOIN task ON task.id = task JOIN problem ON problem.id = task.problem "
+            "JOIN device ON device.id = device LEFT JOIN asked ON asked.problem = problem.id "
+            "ORDER BY key, device.id, source, layer, search")
+        return list({row[:4]: tuple(row) for row in rows}.values())
+
     def find_lines(self, device: Device) -> list[bytes]:
         """Return the find-db records of a device, sorted; of two tasks of a problem the one with a search counts."""
         return self._lines("find", device)

@@ -19,7 +19,7 @@ from .driver.options import UsageError
 
 _ROWS = 1000   # of the table
 _BARS = 20     # of a chart; what is less is summed up
-_WIDTH, _LEFT, _ROW = 720, 260, 22
+_WIDTH, _LEFT, _RIGHT, _ROW = 720, 260, 210, 22
 _DIRECTIONS = {"F": "forward", "B": "backward data", "W": "backward weights"}
 _STYLE = """
 :root{color-scheme:light dark}
@@ -29,7 +29,7 @@ table{border-collapse:collapse;font-size:13px;width:100%}
 th,td{padding:.2rem .6rem;text-align:left;border-bottom:1px solid color-mix(in srgb,currentColor 18%,transparent)}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .wide{overflow-x:auto}svg{max-width:100%;height:auto}svg text{fill:currentColor;font:12px system-ui,sans-serif}
-.a{fill:#2f7fd0}.b{fill:#9aa0a6}.line{stroke:currentColor;opacity:.3}
+.a{fill:#2f7fd0}.b{fill:#9aa0a6}.now{color:#2f7fd0}.then{color:#9aa0a6}.l{white-space:nowrap}.line{stroke:currentColor;opacity:.3}
 """
 
 
@@ -165,7 +165,8 @@ def _page(name: str, rows: list[Row], limits: Limits, left: int, given: bool) ->
     words = [f"{len(rows)} layers on {_list({row.device for row in rows})}, "
              f"{total:.4g} ms in all, each as often as it occurs."]
     if known and after > 0:
-        words.append(f"Tuning made of {before:.4g} ms {after:.4g} ms, {before / after:.2f} times as fast.")
+        words.append(f"Tuning made of {before:.4g} ms {after:.4g} ms, {before / after:.2f} times as fast. "
+                     'In the charts <span class="now">blue</span> is now, <span class="then">grey</span> before.')
     if left:
         words.append(f"{left} records without a convolution's time are left out.")
     parts = [f"<h1>{escape(name)}</h1>", f"<p>{' '.join(words)}</p>"]
@@ -207,7 +208,7 @@ def _sums(rows: Iterable[Row], of: Callable[[Row], str]) -> list[tuple[str, floa
 def _bars(sums: Sequence[tuple[str, float, float, int]], unit: str, with_before: bool) -> str:
     """Return horizontal bars, under each where asked for the time before."""
     most = max(max(ms, before if with_before else 0.0) for _, ms, before, _ in sums) or 1.0
-    scale = (_WIDTH - _LEFT - 150) / most
+    scale = (_WIDTH - _LEFT - _RIGHT) / most
     drawn = []
     for i, (name, ms, before, count) in enumerate(sums):
         y = i * _ROW
@@ -251,7 +252,7 @@ def _table(rows: Sequence[Row], limits: Limits) -> str:
                  "" if row.before is None else f"{row.before:.4g}", f"{row.ms:.4g}",
                  "" if row.before is None else f"{row.before / row.ms:.2f}", f"{row.flops / row.ms / 1e9:.3g}",
                  f"{limits.share(row):.0%}", row.solver)
-        lines.append("<tr>" + "".join(f'<td{" class=n" if name in numbers else ""}>{escape(cell)}</td>'
+        lines.append("<tr>" + "".join(f'<td class={"n" if name in numbers else "l"}>{escape(cell)}</td>'
                                       for name, cell in zip(head, cells, strict=True)) + "</tr>")
     more = f"<p>{len(rows) - _ROWS} more, which take less time.</p>" if len(rows) > _ROWS else ""
     return f'<div class="wide"><table>{"".join(lines)}</table></div>{more}'

@@ -203,6 +203,18 @@ def test_a_result_counts_once(tmp_path):
     ledger.close()
 
 
+def test_a_whole_result_replaces_a_partial_one():
+    ledger = Ledger(None)
+    assert ledger.record(TWICE, False, result_of(ms=3.0, partial=True))
+    assert not ledger.record(TWICE, False, result_of(ms=2.5, partial=True))
+    assert ledger.states(DEVICE, False) == {TWICE: (OPEN, "")}
+    assert ledger.record(TWICE, False, result_of(ms=2.0))
+    assert not ledger.record(TWICE, False, result_of(ms=1.0, partial=True))
+    assert ledger.states(DEVICE, False) == {TWICE: (DONE, "")}
+    assert [json.loads(line)["time_ms"] for line in ledger.measurements(DEVICE)] == [2.0]
+    assert ledger.counts()["result"] == 1
+
+
 def broken_ledgers(folder):
     """Yield files that are no ledgers of ours."""
     path = folder / "noise.sqlite3"
@@ -603,6 +615,7 @@ def test_an_interrupt_keeps_everything(tmp_path, user_folder):
     ([], "what shall be tuned"), (["no such list"], "No such file"), (["resnet50", "--device", "nonsense"], "device"),
     (["--from-log", "nowhere"], "No such file"), (["a.onnx"], "a.onnx"), (["a.pt2"], "a.pt2"),
     (["resnet50", "--budget", "soon"], "no time"), (["resnet50", "--batch", "0"], "no number"),
+    (["resnet50", "--dtype", "int3"], "none of bfloat16"),
     (["resnet50", "--directions", "X"], "letters"), (["resnet50", "--jobs", "-1"], "no number"),
     (["resnet50", "--scheduler", "tcp://127.0.0.1:1", "--device", "host"], "beside --scheduler")])
 def test_bad_input_is_code_2(arguments, words, capsys, monkeypatch, tmp_path, user_folder):

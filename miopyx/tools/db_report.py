@@ -15,7 +15,6 @@ from miopyx.problem import _key
 from miopyx.values import config
 
 from .db_files import is_ledger, is_perf, winners
-from .driver.options import UsageError
 
 _ROWS = 1000   # of the table
 _BARS = 20     # of a chart; what is less is summed up
@@ -126,6 +125,7 @@ def _of_ledger(path: Path) -> tuple[list[Row], int]:
 
 def _named(rows: Iterable[Row], lists: Sequence[str]) -> list[Row]:
     """Return the rows whose problems some lists or models have, under their names; the others as "others"."""
+    from .driver.options import UsageError
     from .tune import sources
 
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import re
 import sys
 from pathlib import Path
@@ -13,8 +12,6 @@ from typing import Any
 from miopyx.database import paths
 from miopyx.errors import MIOpenError
 from miopyx.values import config
-
-from ..driver.options import OPERATIONS, UsageError
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _LIMIT = 300.0
@@ -33,7 +30,7 @@ def add_commands(commands: Any) -> None:
     tune.add_argument("--from-log", action="append", default=[], metavar="FILE",
                       help="what MIOPEN_ENABLE_LOGGING_CMD=1 printed, of MIOpen or miopyx (may be repeated)")
     tune.add_argument("--batch", type=_positive, help="batch size in place of the sources'")
-    tune.add_argument("--dtype", choices=sorted(OPERATIONS.values()), default="", help="type in place of the sources'")
+    tune.add_argument("--dtype", type=_dtype, default="", help="type in place of the sources'")
     tune.add_argument("--layout", choices=("nchw", "nhwc"), default="", help="layout in place of the sources'")
     tune.add_argument("--directions", type=_directions, metavar="FBW",
                       help="of forward, backward data, backward weights (default: the lines'; of models F)")
@@ -64,6 +61,14 @@ def add_commands(commands: Any) -> None:
     worker.set_defaults(run=run_worker)
 
 
+def _dtype(text: str) -> str:
+    from ..driver.options import OPERATIONS  # the driver is large, and most commands have no use for it
+
+    if text and text not in OPERATIONS.values():
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(sorted(OPERATIONS.values()))}")
+    return text
+
+
 def _positive(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 2**31:
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 2147483647")
@@ -92,7 +97,8 @@ def _directions(text: str) -> str:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry out a parsed `miopyx tune` command; return the exit code."""
-    logging.getLogger("miopyx")  # whose warnings reach stderr
+    from ..driver.options import UsageError
+
     try:
         return _run(arguments)
     except (UsageError, MIOpenError) as e:
@@ -104,6 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from ..driver.options import UsageError
     from . import show, sources
     from .ledger import Ledger
     from .work import Scheduler
@@ -166,6 +173,8 @@ def _words(summary: Any, problems: int, ledger: Path | None) -> list[str]:
 
 
 def _lanes(arguments: argparse.Namespace, limit: float) -> Any:
+    from ..driver.options import UsageError
+
     if arguments.scheduler:
         try:
             from . import fleet
@@ -197,6 +206,8 @@ def default_ledger() -> Path | None:
 
 def run_worker(arguments: argparse.Namespace) -> int:
     """Carry out a parsed `miopyx worker` command; return the exit code."""
+    from ..driver.options import UsageError
+
     try:
         try:
             from . import fleet

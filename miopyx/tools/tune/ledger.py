@@ -134,12 +134,18 @@ class Ledger:
                          "VALUES (?, ?, ?, ?, ?, ?, ?)", (task, job, worker, time.time(), seconds, outcome, why))
 
     def record(self, key: str, search: bool, result: dict[str, Any], worker: str = "", seconds: float = 0.0) -> bool:
-        """Keep the result of a measurement, unless its task has one, and who measured; return whether it was new."""
+        """Keep the result of a measurement, unless its task has one, and who measured; return whether it was new.
+
+        A partial one, which a budget cut short, stands in until a whole one comes, and its task stays open.
+        """
         new = False
         with self._writing() as db:
             task = self._task(Device(result["device"], result["stamp"]), key, search)
             self._attempt(task, "measure", worker, seconds, "done", "")
             before, after = result["before"] or {}, result["after"]
+            if not result["partial"] and db.execute(
+                    "DELETE FROM result WHERE task = ? AND partial = 1", (task,)).rowcount:
+                db.execute("DELETE FROM measurement WHERE task = ?", (task,))
             new = db.execute(
                 "INSERT OR IGNORE INTO result VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (task, result["find"], result["perf"], int(result["partial"]), after["solver"], after["config"],
@@ -147,7 +153,8 @@ class Ledger:
             if new:
                 db.executemany("INSERT INTO measurement VALUES (?, ?)",
                                [(task, json.dumps(line)) for line in result["times"]])
-            db.execute("UPDATE task SET state = ?, why = '' WHERE id = ?", (DONE, task))
+            if not result["partial"]:
+                db.execute("UPDATE task SET state = ?, why = '' WHERE id = ?", (DONE, task))
         return new
 
     def fail(self, device: Device, key: str, search: bool, why: str) -> None:

@@ -346,9 +346,17 @@ def endless(*_):
 
 
 def test_a_child_ends_with_its_parent(user_folder):
-    code = ("from miopyx.tools.tune.station import Station\nimport os\nstation = Station('host')\n"
-            "print(station.run('describe', 60)['done']['pid'], flush=True)\nos.kill(os.getpid(), 9)")
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
+    code = f"""
+import os, sys, threading, time
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+from miopyx.tools.tune.station import Station
+station = Station("host", "test_tune:endless")
+print(station.run("describe", 60)["done"]["pid"], flush=True)
+threading.Thread(target=station.run, args=("measure", 600), kwargs={{"key": {TWICE!r}, "search": False}}).start()
+time.sleep(1)
+os.kill(os.getpid(), 9)
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", code], stdout=subprocess.PIPE, text=True, check=False)
     child = int(done.stdout)
     until = time.monotonic() + 30
     while time.monotonic() < until:
@@ -399,7 +407,7 @@ class FakeLane:
         self.behaviour = behaviour or (lambda key: {"done": result_of(key)})
         self.one, self.many = ThreadPoolExecutor(1), ThreadPoolExecutor(compilers or 1)
         self.measured, self.log, self.most = [], [], 0
-        self.given = 0
+        self.given = self.together = 0
         self.closed = False
 
     def submit(self, job, **arguments):
@@ -415,6 +423,7 @@ class FakeLane:
         return self.one.submit(self.measure, arguments["key"])
 
     def compile(self, key):
+        self.together += self.given > 0
         self.log.append(("compile", key))
         return {"done": {"failed": 0}}
 
@@ -461,7 +470,8 @@ def test_devices_of_a_kind_are_compared():
 
 @pytest.mark.parametrize("overlap", [False, True])
 def test_best_first_and_compiled_before(overlap):
-    lane, ledger, watcher = FakeLane("a", overlap=overlap), Ledger(None), Nobody()
+    lane = FakeLane("a", lambda key: time.sleep(0.005) or {"done": result_of(key)}, overlap=overlap)
+    ledger, watcher = Ledger(None), Nobody()
     weights = many(40)
     summary = Scheduler(FakeLanes([lane]), ledger, weights, watcher).run()
     assert len(summary.results) == len(lane.measured) == watcher.totals == len(watcher.ended) == 40
@@ -474,6 +484,7 @@ def test_best_first_and_compiled_before(overlap):
         jobs = [job for job, _ in lane.log]
         turns = [job for i, job in enumerate(jobs) if i == 0 or jobs[i - 1] != job]
         assert turns == ["compile", "measure"] * 5
+        assert not lane.together
     assert ledger.counts()["attempt"] == 40
     assert lane.most <= lane.depth
 
@@ -531,8 +542,10 @@ def test_a_problem_that_kills_is_left_after_two_tries():
     assert sorted(why for _, why in summary.failed) == ["refused", "the measuring process died with SIGSEGV"]
     assert sum(key.startswith("3-") for job, key in lane.log if job == "measure") == TRIES
     assert sum(key.startswith("4-") for job, key in lane.log if job == "measure") == 1
+    tried = list(lane.log)
     again = Scheduler(FakeLanes([lane]), ledger, weights, Nobody(), databases=False).run()
-    assert (len(again.results), again.known, len(again.failed)) == (0, 4, 2), "nor in another run"
+    assert (len(again.results), again.known, len(again.failed)) == (0, 4, 2)
+    assert lane.log == tried, "nor in another run"
     ledger.retry()
     assert len(Scheduler(FakeLanes([FakeLane("b")]), ledger, weights, Nobody(), databases=False).run().results) == 2
 

@@ -38,8 +38,9 @@ FLOORS = (
     _floor("api", "miopen.h's names and argument order, one module an operation; the log of calls"),
     _floor("functional", "operations on arrays, one call each"),
     _floor("", "what `import miopyx` shows"),
-    _floor("tools", "the programs: `miopyx`, `miopyx db`, `miopyx-driver`; the backend for ONNX models"),
-    _floor("torch", "PyTorch's operators on ours; the only importer of PyTorch"),
+    _floor("tools", "the programs: `miopyx`, `miopyx db`, `miopyx tune`, `miopyx-driver`; the backend for ONNX models"),
+    _floor("torch", "PyTorch's operators on ours; beside `tools/tune`, which reads exported models, the only "
+           "importer of PyTorch"),
     _floor("onnx,__main__", "names that lead to tools"),
 )
 

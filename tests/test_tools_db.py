@@ -1,7 +1,9 @@
 """`miopyx db`: what each command prints and writes."""
 
 import bz2
+import html.parser
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from miopyx.device import devices
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
 from miopyx.tools import cli, db
+from miopyx.tools.tune.ledger import Ledger
 
 KEYS = (b"64-27-27-5x5-192-27-27-512-2x2-1x1-1x1-0-NCHW-FP32-F", b"1-3-3-3x3-2-5-5-32-0x0-1x1-1x1-0-NCHW-FP16-W")
 ITEMS = [FindItem("GemmFwdRest", 61.5, 4665600, 0, 0), FindItem("fft", 6.75, 856195072, 0, 2)]
@@ -188,3 +191,94 @@ def test_report_names_the_files(tmp_path, setting, user_folder):
     found = db.report()[devices.find("host").name]
     assert found["system find-db"] == "none"
     assert found["user find-db"].endswith("(not there yet)")
+
+
+def test_diff(run, tmp_path):
+    def line(key, *items):
+        return records.write_find(key, [FindItem(name, time, 0, 0, 0) for name, time in items], "build/driver/device")
+
+    a, b = tmp_path / "a.fdb.txt", tmp_path / "b.fdb.txt"
+    keys = [b"%d-7-7-3x3-5-7-7-1-1x1-1x1-1x1-0-NCHW-FP32-F" % i for i in range(1, 6)]
+    perf = PERF.partition(b"=")[0]
+    tuned = [records.write_perf(perf, {"A": text, "B": "3"}, "x") for text in ("1,2", "1,4")]
+    a.write_bytes(b"".join([line(keys[0], ("A", 1), ("B", 2)), line(keys[1], ("A", 1), ("B", 2)),
+                            line(keys[2], ("A", 4)), line(keys[3], ("A", 1)), tuned[0]]))
+    b.write_bytes(b"".join([line(keys[0], ("A", 1.01), ("B", 2)), line(keys[1], ("A", 3), ("B", 2)),
+                            line(keys[2], ("A", 2)), line(keys[4], ("A", 1)), tuned[1]]))
+    found = run("diff", a, b)
+    assert (found["records"], found["only in A"], found["only in B"]) == ({"A": 5, "B": 5}, 1, 1)
+    assert found["perf-db"] == {"in both": 1, "same parameters": 1, "other parameters": 1,
+                                "changes": [f"{perf.decode()} A: 1,2, then 1,4"]}
+    finds = found["find-db"]
+    assert (finds["in both"], finds["same solver"], finds["another solver"]) == (3, 2, 1)
+    assert finds["milliseconds"] == {"A": 6.0, "B": 5.01}
+    assert finds["A's other choices by B's times"] == {"timed there": 1, "mean": 1.5, "most": 1.5, "above 2%": 1}
+    assert finds["largest changes"][0].startswith(f"2.00 times {keys[1].decode()}: A 1 ms, then B 2 ms; by B's times")
+    assert len(finds["largest changes"]) == 2, "one percent is no change"
+    same = run("diff", a, a)
+    assert (same["find-db"]["another solver"], same["find-db"]["largest changes"]) == (0, [])
+    assert run("diff", a, b, "--examples", 0)["find-db"]["largest changes"] == []
+    for arguments in ((a, tmp_path / "nothing"), (a, b, "--examples", "-1")):
+        assert cli.main(["db", "diff", *map(str, arguments)]) == 2
+
+
+class _Page(html.parser.HTMLParser):
+    """What a page has: its text, its tags by name, and what it loads from elsewhere."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.text, self.open, self.count, self.loads = "", [], Counter(), []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.count[tag] += 1
+        self.loads += [value for name, value in attributes if name in ("src", "href", "xlink:href")]
+        if tag not in ("meta", "rect", "line"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in ("rect", "line"):
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_report_of_a_database(run, tmp_path):
+    path, out = tmp_path / "a.fdb.txt", tmp_path / "out.html"
+    path.write_bytes(b"".join(records.write_find(key, ITEMS[:1], "b/d/some<b>&_2") for key in KEYS) + PERF + BAD_KEY)
+    assert run("report", path, out) == {"written": str(out), "rows": 2, "left out": 2}
+    page = _Page(out.read_text())
+    assert not page.loads
+    assert page.count["script"] == page.count["b"] == 0, "names are text, not tags"
+    assert page.count["tr"] == 3
+    assert page.count["svg"] == 3
+    assert "2 layers on some<b>&_2" in page.text or "some_b_" in page.text
+    assert "GemmFwdRest" in page.text
+    assert "100%" in page.text, "the best in the file is its own limit"
+    slow = _Page(out.read_text()).text
+    run("report", path, out, "--tflops", "1e6", "--gbs", "1e6")
+    assert "0%" in _Page(out.read_text()).text != slow
+    for arguments in ((path, out, "--tflops", "-1"), (tmp_path / "nothing", out), (path, out, "--list", "nothing")):
+        assert cli.main(["db", "report", *map(str, arguments)]) == 2
+    path.write_bytes(PERF)
+    assert cli.main(["db", "report", str(path), str(out)]) == 2
+
+
+def test_report_of_a_ledger(run, tmp_path):
+    key = KEYS[0].decode()
+    line = records.write_find(KEYS[0], ITEMS, "b/d/e_2").decode()
+    ledger = Ledger(tmp_path / "ledger.sqlite3")
+    ledger.asked([(key, "net <1>", "first", 2.0), (key, "other", "second", 1.0)])
+    for search, ms in ((False, 3.0), (True, 2.0)):
+        ledger.record(key, search, {
+            "device": "e_2", "stamp": "b/d/e_2", "before": {"solver": "A", "ms": 4.0}, "partial": False, "perf": None,
+            "after": {"solver": "fft", "config": "", "ms": ms}, "find": line, "times": []})
+    ledger.close()
+    out = tmp_path / "out.html"
+    assert run("report", tmp_path / "ledger.sqlite3", out)["rows"] == 2
+    page = _Page(out.read_text())
+    assert "Tuning made of 12 ms 6 ms, 2.00 times as fast" in page.text
+    assert "net <1>" in page.text
+    assert page.count["svg"] == 4

@@ -1,7 +1,9 @@
+from collections.abc import Callable
 from typing import SupportsFloat, TypeAlias
 
 from miopyx.choose._ranking import Candidate
 from miopyx.engine._handle import Handle
+from miopyx.engine._invoker import Invoker
 from miopyx.engine._plan import Plan
 from miopyx.enums import (
     miopenConvBwdDataAlgorithm_t,
@@ -105,6 +107,10 @@ def find_solvers(
     size: int,
     exhaustive: bool,
 ) -> tuple[ConvProblem, list[Candidate]]: ...
+def memory_of(problem: ConvProblem) -> list[tuple[int, str]]: ...
+def run_on(
+    handle: Handle, problem: ConvProblem, x: _Data, w: _Data, y: _Data, workspace: _Data | None, size: int
+) -> Callable[[Invoker], float]: ...
 def workspace_of_find(
     d: int,
     handle: Handle,

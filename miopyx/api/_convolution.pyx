@@ -21,6 +21,7 @@ from miopyx.problem._bias cimport BiasProblem
 from miopyx.problem._problem cimport ConvProblem, fill_conv
 from miopyx.values._types cimport MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FORWARD, MX_SCALARS, mx_conv_problem
 from miopyx.problem._tensor_ops cimport TENSOR_B, TENSOR_C, bias_problem
+from miopyx.runtime._buffers cimport tensor_bytes
 from ._operation cimport launch, prepare
 
 from miopyx.choose import _ranking, find, preparing
@@ -640,6 +641,24 @@ def workspace_of_find(int d, handle, x, w, y, conv):
     cdef ConvolutionDescriptor cd = as_convolution(conv, "convDesc")
     cdef Handle h = as_handle(handle)
     return find.workspace_size(h, _problem(h, d, x, w, y, cd), find.mode_of_solutions(cd.find_mode_set))
+
+
+def memory_of(ConvProblem problem not None):
+    """Return, for x, w and y of a problem, the bytes that each takes and its data type."""
+    cdef int slot
+    return [(tensor_bytes(problem.tensor[slot]), enums.TYPE_NAMES[problem.tensor[slot].type]) for slot in range(3)]
+
+
+def run_on(handle, ConvProblem problem not None, x, w, y, workspace, int64_t size):
+    """Return the function that runs an invoker of a problem, as a database's key names it, and returns milliseconds.
+
+    x, w, y are the problem's, in the forward sense; that which is computed is overwritten.
+    """
+    cdef Handle h = as_handle(handle)
+    cdef int d = problem.c.direction
+    a, b, c = ((x, w, y), (y, w, x), (y, x, w))[d]
+    _check(d, h, problem, a, b, c, workspace, size)
+    return _timing(d, h, problem.transposed, a, b, c, workspace, size)
 
 
 cdef object _timing(int d, Handle h, bint transposed, object a, object b, object c, object workspace, int64_t size):

@@ -4,12 +4,14 @@ A script of its own, since a driver that aborts must take nobody else along.  St
 where the package lies, so that this file alone needs nothing but the standard library to talk.
 
 Both sides speak in frames: two lengths, an object as JSON, bytes.  The first frame names the device, each further one
-is a job; each gets one frame in reply, whose "why" is empty where all went well.
+is a job; each gets one frame in reply, whose "why" is empty where all went well.  A first frame with an "opener",
+``module:class``, lets an object of that class answer instead of a compiler: what else is done in children is done so.
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
 import resource
@@ -67,6 +69,10 @@ class Compiler:
         self.context, self.queue = devices.open_device(same[0])
         self.device = self.queue.device
 
+    def answer(self, fields: dict[str, Any], source: bytes) -> bytes:
+        """Do a job: build a source."""
+        return self.build(source, fields["options"])
+
     def build(self, source: bytes, options: str) -> bytes:
         """Return the binary of a source."""
         binary = self.compiled(self.context.int_ptr, self.device.int_ptr, self.info, source, options).binary()
@@ -88,22 +94,30 @@ def main() -> int:
         return 1
     sys.path[:] = first[0]["path"]
     try:
-        compiler = Compiler(first[0])
+        worker = _opener(first[0])(first[0])
     except Exception as e:
         send(replies, {"why": reason(e)})
         return 1
     send(replies, {"why": ""})
     while (job := receive(requests)) is not None:
-        fields, source = job
+        fields, payload = job
         signal.alarm(fields["seconds"])  # ends this process should nobody be left to do it
         try:
-            binary = compiler.build(source, fields["options"])
+            answer = worker.answer(fields, payload)
         except Exception as e:
             send(replies, {"why": reason(e)})
         else:
-            send(replies, {"why": ""}, binary)
+            send(replies, {"why": ""}, answer)
         signal.alarm(0)
     return 0
+
+
+def _opener(first: dict[str, Any]) -> Any:
+    """Return the class that answers."""
+    if "opener" not in first:
+        return Compiler
+    module, _, name = first["opener"].partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def reason(error: Exception) -> str:

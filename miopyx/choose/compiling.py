@@ -16,28 +16,24 @@ for few programs, children for many.  What a child built, this process finds in 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import os
-import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from miopyx.device import icd, probing
 from miopyx.errors import MIOpenError, UnknownError
 from miopyx.runtime import programs
 from miopyx.values import config
 
-from . import compile_child
+from .child import Child
 
 if TYPE_CHECKING:
     from miopyx._core import Device, KernelSpec
@@ -192,23 +188,15 @@ def _command() -> list[str]:
     return [probing._python() or "", "-P", "-W", "ignore", str(Path(__file__).with_name("compile_child.py"))]
 
 
-class _Child:
-    """A process that compiles; `gone` is set once it died or was killed for being late."""
+class _Child(Child):
+    """A process that compiles."""
 
     def __init__(self) -> None:
-        self.gone, self._late, self._reaped = False, False, False
-        self._lock = threading.Lock()
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the child)
-        try:
-            self._process = subprocess.Popen(_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                             stderr=self._stderr, start_new_session=True)
-        except BaseException:
-            self._stderr.close()
-            raise
+        super().__init__(_command(), "the compiler process")
 
     def open(self, info: DeviceInfo) -> None:
         """Let the child open a device; UnknownError if it cannot."""
-        why, _ = self._ask(_START_SECONDS, {
+        why, _ = self.ask(_START_SECONDS, {
             "path": [path for path in sys.path if isinstance(path, str)], "preload": icd.preloads(),
             "identity": programs.identity(info), "place": [info.platform_index, info.device_index]})
         if why:
@@ -216,66 +204,7 @@ class _Child:
 
     def build(self, file: str, options: str, seconds: int) -> bytes:
         """Return the binary of a kernel file; UnknownError with the compiler's log, or with how the child ended."""
-        why, binary = self._ask(seconds, {"options": options, "seconds": seconds}, programs.source(file).encode())
+        why, binary = self.ask(seconds, {"options": options, "seconds": seconds}, programs.source(file).encode())
         if why:
             raise UnknownError(f"{file}: {why}")
         return binary
-
-    def _ask(self, seconds: int, request: dict[str, Any], payload: bytes = b"") -> tuple[str, bytes]:
-        """Return why not, and the answer."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        timer = threading.Timer(seconds, self._end_late)
-        timer.daemon = True
-        timer.start()
-        reply = None
-        try:
-            # The pipe may break while we write; and the child may have said why before it went.
-            with contextlib.suppress(OSError):
-                compile_child.send(self._process.stdin, request, payload)
-            with contextlib.suppress(OSError):
-                reply = compile_child.receive(self._process.stdout)
-        finally:
-            timer.cancel()
-        self.gone = reply is None or self._late
-        if reply is None:
-            return self._end(seconds), b""
-        return str(reply[0].get("why", "no answer that makes sense")), reply[1]
-
-    def _end(self, seconds: int) -> str:
-        """Return how a child ended that gave no answer."""
-        self._reap()
-        code = self._process.returncode
-        lines = probing._last_lines(probing._tail(self._stderr))
-        if self._late:
-            return f"no answer within {seconds} s from the compiler process{lines}"
-        try:
-            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        except ValueError:
-            how = f"signal {-code}"
-        return f"the compiler process died with {how}{lines}"
-
-    def _end_late(self) -> None:
-        self._late = True
-        self.kill()
-
-    def kill(self) -> None:
-        """End the child and the compilers that it started, from any thread."""
-        with self._lock:
-            if not self._reaped:  # else its id may be another process's by now
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self._process.pid, signal.SIGKILL)
-
-    def _reap(self) -> None:
-        self.kill()
-        with self._lock:
-            self._reaped = True
-            self._process.wait()
-
-    def close(self) -> None:
-        """End the child and give everything back."""
-        self._reap()
-        for stream in (self._process.stdin, self._process.stdout, self._stderr):
-            assert stream is not None
-            with contextlib.suppress(OSError):  # what a broken pipe still holds
-                stream.close()

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable
 from time import perf_counter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from miopyx._core import KernelSpec, Offer, Solver
 from miopyx.database import store
@@ -33,6 +34,9 @@ from ._ranking import Candidate, FindRecord, covers, fallback, known, rank, wort
 from ._survey import ANOTHER_DIRECTION, Refusal, Survey
 from .explain import reasons
 from .preparing import first_of, invoker, tuned_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NORMAL, FAST, HYBRID, DYNAMIC_HYBRID = 1, 2, 3, 5  # miopenConvolutionFindMode_t
 # MIOPEN_FIND_ENFORCE
@@ -178,8 +182,7 @@ def time_solvers(survey: Survey, run: Run, workspace_size: int, dynamic_only: bo
     trial = _Trial(survey.handle, run, search, search_anew, budget_ms)
     pick = _pick(survey, workspace_size, dynamic_only)
     trial.skipped += pick.skipped
-    usual = [offer for offer in pick.offers if not offer.solver.last_resort]
-    worthy = usual if search or switches.only() is not None else worth_timing(usual)
+    usual, worthy = _worthy(pick, search)
     trial.time_all(worthy)
     if not config.get("MIOPEN_DEBUG_COMPILE_ONLY"):
         trial.time_otherwise([offer for offer in usual if offer not in worthy],
@@ -232,6 +235,29 @@ def _pick(survey: Survey, workspace_size: int, dynamic_only: bool) -> _Pick:
     order = {c.solver.id: i for i, c in enumerate(rank(survey))}
     chosen.sort(key=lambda o: order.get(o.solver.id, len(order)))
     return _Pick(chosen, skipped, partial, short_of_workspace)
+
+
+def _worthy(pick: _Pick, search: bool) -> tuple[list[Offer], list[Offer]]:
+    """Return what is no last resort, and what of that is timed whatever comes of the rest."""
+    usual = [offer for offer in pick.offers if not offer.solver.last_resort]
+    return usual, usual if search or switches.only() is not None else worth_timing(usual)
+
+
+def build_ahead(survey: Survey) -> int:
+    """Build the programs of what `time_solvers` would time; return how many solvers could not be built.
+
+    A Find in another process then meets them in the cache.
+    """
+    return len(_compile_ahead(survey.handle, _worthy(_pick(survey, sys.maxsize, False), False)[1]))
+
+
+def is_known(survey: Survey, search: bool) -> bool:
+    """Whether a Find in NORMAL mode would time nothing; or a search nothing that is not tuned."""
+    record = known(survey)
+    if record is None or not _trusted(survey, record, NORMAL, None):
+        return False
+    return not search or not any(_untuned(offer) for offer in survey.applicable()
+                                 if not offer.solver.last_resort and offer.solver not in record.failed)
 
 
 class _Trial:
@@ -342,6 +368,11 @@ def _time(run: Run, prepared: Invoker, best: float) -> tuple[float, int]:
     return statistics.median(times), len(times)
 
 
+def time_one(run: Run, prepared: Invoker) -> float:
+    """Return the milliseconds of an invoker as Find would time it alone."""
+    return _time(run, prepared, float("inf"))[0]
+
+
 def _run_off(handle: Handle, run: Run, timed: list[Candidate]) -> list[Candidate]:
     """Return candidates in the order of their times, those close to the fastest timed once more, in turns.
 
@@ -377,6 +408,20 @@ def _compile_ahead(handle: Handle, offers: list[Offer]) -> dict[int, str]:
             if (spec.file, spec.options) in failures}
 
 
+def _searches() -> Path | None:
+    """Return the folder of what searches have tried."""
+    cache = config.cache_dir()
+    return None if cache is None else cache / "searches"
+
+
+def _untuned(offer: Offer) -> bool:
+    """Whether a search has something to look for: nothing is stored, or the search that stored it did not end."""
+    from . import tuning
+
+    return bool(offer.parameters()) and (tuned_config(offer) is None or tuning.unfinished(
+        offer, _searches(), store.of(offer.device.info).stamp))
+
+
 def _search(handle: Handle, offer: Offer, run: Run, anew: bool, left_ms: float | None) -> Invoker | None:
     """Look for the configuration of a solver that has one, keep it and return its invoker; None where nothing is new.
 
@@ -386,14 +431,10 @@ def _search(handle: Handle, offer: Offer, run: Run, anew: bool, left_ms: float |
 
     from . import compiling, measurements, tuning
 
-    if not offer.parameters():
+    if not offer.parameters() or not (anew or _untuned(offer)):
         return None
-    cache = config.cache_dir()
-    folder = None if cache is None else cache / "searches"
-    database = store.of(handle.device.info)
+    folder, database = _searches(), store.of(handle.device.info)
     build = database.stamp
-    if not anew and tuned_config(offer) is not None and not tuning.unfinished(offer, folder, build):
-        return None
     limits = tuning.Limits.from_environment()
     if left_ms is not None:
         limits = replace(limits, time_ms=min(limits.time_ms, max(left_ms, 0.0)))

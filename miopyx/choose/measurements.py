@@ -8,6 +8,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
+from typing import Any
 
 from miopyx._core import Offer
 from miopyx.database import store
@@ -15,26 +17,33 @@ from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
 from miopyx.values import config, logs
 
+listeners: list[Callable[[dict[str, Any]], object]] = []  # get what a line says, whether there is a file or not
+
 
 def write(offer: Offer, values: tuple[int, ...], time: float, runs: int) -> None:
-    """Add a line to the file that MIOPYX_MEASUREMENTS names, if it names one.
+    """Tell the listeners of a measurement, and add a line to the file that MIOPYX_MEASUREMENTS names, if it names one.
 
     `time` is what counted of `runs` runs in milliseconds of the device's clock (their median; in a search, of two the
     less), `values` the solver's configuration.
     """
     path: str = config.get("MIOPYX_MEASUREMENTS")
-    if not path:
+    if not path and not listeners:
         return
     import json
 
     info, solver, problem = offer.device.info, offer.solver, offer.problem
     assert isinstance(problem, ConvProblem)
-    line = (json.dumps({
+    fields = {
         "key": _key.find_key(problem).decode(), **problem.features, "solver": solver.name, "solver_id": solver.id,
         "config": list(values), "workspace": offer.workspace, "time_ms": time,
         "runs": runs, "device": info.name, "compute_units": info.compute_units,
         "stamp": store.of(info).stamp,
-    }) + "\n").encode()
+    }
+    for listener in listeners:
+        listener(fields)
+    if not path:
+        return
+    line = (json.dumps(fields) + "\n").encode()
     try:
         # One write at the end of the file: lines of several processes do not mix.
         # Nobody may read at the other end of a pipe.

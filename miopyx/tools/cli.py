@@ -1,4 +1,4 @@
-"""The `miopyx` command: `doctor` says which devices there are and work; `db`, `costs` and `rates` are about files."""
+"""The `miopyx` command: `doctor` says which devices there are and work; the others are about what is known of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from miopyx.errors import MIOpenError
 from miopyx.values import config
 
 from . import costs as coststool
-from . import db, pipes, train
+from . import db, pipes, train, tune
 from . import rates as ratestool
 
 _GET_A_CPU_RUNTIME = ("apt-get install pocl-opencl-icd (Debian, Ubuntu), "
@@ -42,6 +42,7 @@ def _main(argv: Sequence[str] | None) -> int:
     coststool.add_command(commands)
     ratestool.add_command(commands)
     train.add_command(commands)
+    tune.add_commands(commands)
     arguments = parser.parse_args(argv)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

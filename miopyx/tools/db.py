@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import bz2
-import errno
 import json
 import sys
 from collections import Counter
@@ -21,6 +20,10 @@ from miopyx.errors import BadParmError, MIOpenError
 from miopyx.problem import _key
 from miopyx.solvers import registry
 from miopyx.values import config
+
+from .db_diff import diff
+from .db_files import is_ledger, is_perf, raw_lines, winners
+from .db_report import report as write_page
 
 _IMPORTED = "imported"
 
@@ -47,10 +50,20 @@ def add_commands(commands: Any) -> None:
     add("lookup", lookup, "Print the record of a key.", one, ("key", {"metavar": "KEY"}))
     add("merge", merge, "Write one file with one line a key.  Of our own lines the last counts, of others the first, "
         "and our own come before others.", out, some)
-    add("export", export, "Write a file as MIOpen reads it: one line a key, without our marks.", one, out)
+    add("export", export, "Write a file as MIOpen reads it: one line a key, without our marks.  Of a ledger of miopyx "
+        "tune, with them, what the name says: .fdb.txt a find-db, .db.txt a perf-db, .jsonl measurements.", one, out,
+        ("--device", {"default": "", "metavar": "NAME", "help": "of a ledger: whose results; default: the only one's"}))
     add("import", import_, "Add a file's records to the user's databases of a device.", one,
         ("--device", {"default": "", "metavar": "NAME", "help": "as `miopyx doctor` names it; default: the best"}),
         ("--replace", {"action": "store_true", "help": "also where the user's database has a record already"}))
+    add("diff", diff, "Say which records two files have differently: other solvers, other times, other parameters.",
+        ("a", {"type": Path, "metavar": "A"}), ("b", {"type": Path, "metavar": "B"}),
+        ("--examples", {"type": int, "default": 10, "metavar": "N", "help": "show the N largest (default: 10)"}))
+    add("report", write_page, "Write an HTML page, all in one file, about a find-db or a ledger of miopyx tune: by "
+        "network, direction, solver, layer and share of the limit.", one, out,
+        ("--list", {"nargs": "+", "default": [], "metavar": "LIST", "help": "name problems by these lists or models"}),
+        ("--tflops", {"type": float, "metavar": "N", "help": "the device's limit (default: the best in the file)"}),
+        ("--gbs", {"type": float, "metavar": "N", "help": "its memory's GB/s (default: the best in the file)"}))
     add("compact", compact, "Rewrite one of our files with one line a key, in place and safely.", one)
 
 
@@ -84,52 +97,6 @@ def _lines(value: Any, indent: str = "") -> Iterator[str]:
                 yield from _lines(inner, indent)
             else:
                 yield f"{indent}{inner}"
-
-
-# Reading
-
-
-def raw_lines(path: Path, flaws: Counter[str] | None = None) -> Iterator[bytes]:
-    """Yield a file's lines without their ends, blank ones left out; a .bz2 that is cut short is counted in `flaws`."""
-    if not path.is_file():
-        raise OSError(errno.EINVAL, "not a regular file" if path.exists() else "no such file", str(path))
-    with bz2.open(path) if path.suffix == ".bz2" else path.open("rb") as file:
-        try:
-            for line in file:
-                line = line.rstrip(b"\r\n")
-                if line:
-                    yield line
-        except EOFError:
-            if flaws is not None:
-                flaws["cut short"] += 1
-        except OSError as e:
-            raise OSError(e.errno or errno.EINVAL, str(e), str(path)) from None
-
-
-def winners(paths: list[Path]) -> tuple[dict[bytes, bytes], Counter[str]]:
-    """Return the line that counts for each key of some files, in order, and what was left out by reason."""
-    chosen: dict[bytes, tuple[bytes, Kind]] = {}
-    left: Counter[str] = Counter()
-    for path in paths:
-        for line in raw_lines(path, left):
-            kind = records.classify(line)
-            if kind in (Kind.DAMAGED, Kind.MALFORMED):
-                left[f"{kind.value} lines"] += 1
-                continue
-            key, items = records.split(line)
-            if kind is Kind.FOREIGN and not records.says_something(items):
-                left["lines without items"] += 1
-                continue
-            if key in chosen:
-                left["lines of a key that stands elsewhere"] += 1
-            if key not in chosen or kind is Kind.OURS:
-                chosen[key] = (line, kind)
-    return {key: line for key, (line, _) in chosen.items() if records.says_something(records.split(line)[1])}, left
-
-
-def is_perf(key: bytes) -> bool:
-    """Whether a key is a perf-db's: its numbers are joined by x, a find-db's by hyphens."""
-    return b"-" not in key
 
 
 # Actions.  Each returns what is printed.
@@ -295,9 +262,37 @@ def merge(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def export(arguments: argparse.Namespace) -> dict[str, Any]:
+    if is_ledger(arguments.file):
+        return _export_ledger(arguments)
     chosen, left = winners([arguments.file])
     _write(arguments.out, b"".join(records.plain(line) for line in chosen.values()))
     return {"written": str(arguments.out), "records": len(chosen), "left out": dict(left)}
+
+
+def _export_ledger(arguments: argparse.Namespace) -> dict[str, Any]:
+    from .tune import ledger
+
+    endings = {".fdb.txt": "find-db", ".db.txt": "perf-db", ".jsonl": "measurements"}
+    name = str(arguments.out).removesuffix(".bz2")
+    kind = next((what for ending, what in endings.items() if name.endswith(ending)), None)
+    if kind is None:
+        raise BadParmError("what shall be written?", "OUT", arguments.out,
+                           f"a name that ends with {', '.join(endings)}")
+    book = ledger.existing(arguments.file)
+    try:
+        there = [device for device, _ in book.devices()]
+        fitting = [device for device in there if arguments.device in ("", device.name, device.stamp)]
+        if len(fitting) != 1:
+            raise BadParmError("results of several devices, or none", "--device", arguments.device or "not given",
+                               ", ".join(device.stamp if [d.name for d in there].count(device.name) > 1 else device.name
+                                         for device in there) or "a device that has results")
+        lines = (book.find_lines(fitting[0]) if kind == "find-db" else book.perf_lines(fitting[0]) if kind == "perf-db"
+                 else [f"{line}\n".encode() for line in book.measurements(fitting[0])])
+    finally:
+        book.close()
+    _write(arguments.out, b"".join(lines))
+    return {"written": str(arguments.out), "what": kind, "device": fitting[0].name, "stamp": fitting[0].stamp,
+            "records": len(lines)}
 
 
 def _write(path: Path, content: bytes) -> None:

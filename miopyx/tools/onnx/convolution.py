@@ -73,6 +73,25 @@ def window(lens: Sequence[int], reaches: Sequence[int], strides: Sequence[int], 
     return begin, end, out
 
 
+def transposed_pads(lens: Sequence[int], reaches: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
+                    a: SimpleNamespace) -> tuple[list[int], list[int], list[int]]:
+    """Return the pads in front and behind and the output pads of a transposed convolution."""
+    n = len(lens)
+    extra = list(a.output_padding or [0] * n)
+    same = a.auto_pad in ("SAME_UPPER", "SAME_LOWER")
+    if not a.output_shape and not same:
+        pads = [0] * (2 * n) if a.auto_pad == "VALID" or not a.pads else list(a.pads)
+        return pads[:n], pads[n:], extra
+    wanted = list(a.output_shape)[-n:] if a.output_shape else [i * s for i, s in zip(lens, strides, strict=True)]
+    begin, end = [], []
+    for i in range(n):
+        whole = strides[i] * (lens[i] - 1) + extra[i] + (reaches[i] - 1) * dilations[i] + 1
+        first, last = _split(whole - wanted[i], a.auto_pad)
+        begin.append(first)
+        end.append(last)
+    return begin, end, extra
+
+
 def _pads_and_cuts(pads: Sequence[int]) -> tuple[list[int], list[int]]:
     """Part what descriptors take from negative pads."""
     return [max(0, p) for p in pads], [min(0, p) for p in pads]
@@ -86,13 +105,13 @@ def fit(x: Array, begin: Sequence[int], end: Sequence[int], value: float = 0) ->
     return np.ascontiguousarray(np.pad(x[:, :, *cut], wide, constant_values=value))
 
 
-def geometry(x: Value, w: Value, a: SimpleNamespace) -> tuple[int, list[int], list[int]]:
+def geometry(x_rank: int, w_rank: int, a: SimpleNamespace) -> tuple[int, list[int], list[int]]:
     """Return the number of spatial axes, strides and dilations."""
-    n = x.ndim - 2
+    n = x_rank - 2
     if not 1 <= n <= 3:
         raise Outside(f"{n} spatial axes")
-    if w.ndim != x.ndim:
-        raise BadParmError("ranks differ", "W", w.ndim, x.ndim)
+    if w_rank != x_rank:
+        raise BadParmError("ranks differ", "W", w_rank, x_rank)
     return n, list(a.strides or [1] * n), list(a.dilations or [1] * n)
 
 
@@ -227,7 +246,7 @@ def convolve(node: Node, x_desc: TensorDescriptor, w_desc: TensorDescriptor, con
 class Conv(Node):
     def prepare(self, inputs: Sequence[Any], a: SimpleNamespace, after: Epilogue | None = None) -> tuple[Run, str]:
         x, w = inputs[:2]
-        _, strides, dilations = geometry(x, w, a)
+        _, strides, dilations = geometry(x.ndim, w.ndim, a)
         begin, end, _ = window(x.shape[2:], w.shape[2:], strides, dilations, a)
         (pads, before), (end_pads, behind) = _pads_and_cuts(begin), _pads_and_cuts(end)
         lens = [length + p + q for length, p, q in zip(x.shape[2:], before, behind, strict=True)]
@@ -250,8 +269,8 @@ class Conv(Node):
 class ConvTranspose(Conv):
     def prepare(self, inputs: Sequence[Any], a: SimpleNamespace, after: Epilogue | None = None) -> tuple[Run, str]:
         x, w = inputs[:2]
-        n, strides, dilations = geometry(x, w, a)
-        begin, end, extra = self._pads(x.shape[2:], w.shape[2:], strides, dilations, a)
+        n, strides, dilations = geometry(x.ndim, w.ndim, a)
+        begin, end, extra = transposed_pads(x.shape[2:], w.shape[2:], strides, dilations, a)
         if any(e >= s for e, s in zip(extra, strides, strict=True)):
             end, extra = [e - more for e, more in zip(end, extra, strict=True)], [0] * n
         pads, end_pads = _pads_and_cuts(begin)[0], _pads_and_cuts(end)[0]
@@ -271,21 +290,3 @@ class ConvTranspose(Conv):
             return (self.device.wrap(y),)
 
         return run, why
-
-    def _pads(self, lens: Sequence[int], reaches: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
-              a: SimpleNamespace) -> tuple[list[int], list[int], list[int]]:
-        """Return the pads in front and behind and the output pads."""
-        n = len(lens)
-        extra = list(a.output_padding or [0] * n)
-        same = a.auto_pad in ("SAME_UPPER", "SAME_LOWER")
-        if not a.output_shape and not same:
-            pads = [0] * (2 * n) if a.auto_pad == "VALID" or not a.pads else list(a.pads)
-            return pads[:n], pads[n:], extra
-        wanted = list(a.output_shape)[-n:] if a.output_shape else [i * s for i, s in zip(lens, strides, strict=True)]
-        begin, end = [], []
-        for i in range(n):
-            whole = strides[i] * (lens[i] - 1) + extra[i] + (reaches[i] - 1) * dilations[i] + 1
-            first, last = _split(whole - wanted[i], a.auto_pad)
-            begin.append(first)
-            end.append(last)
-        return begin, end, extra

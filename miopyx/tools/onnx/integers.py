@@ -62,7 +62,7 @@ class ConvInteger(Node):
         """Return run(x, w, zero point of x, those of w) -> int32 sums, and the names of the solvers."""
         if w.dtype.name not in _INTEGERS:
             raise BadParmError("type of the weights", "w", w.dtype.name, "int8 or uint8")
-        n, strides, dilations = geometry(x, w, a)
+        n, strides, dilations = geometry(x.ndim, w.ndim, a)
         begin, end, _ = window(x.shape[2:], w.shape[2:], strides, dilations, a)
         conv = ConvolutionDescriptor([0] * n, strides, dilations, groups=a.group)
         lens = [length + b + e for length, b, e in zip(x.shape[2:], begin, end, strict=True)]

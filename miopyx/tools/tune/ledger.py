@@ -1,0 +1,301 @@
+"""The ledger of tuning: what was asked, who tried what, what came out.  SQLite, one writer, versioned.
+
+A *task* is a problem on a kind of device, searched for or not, under the stamp of a build, driver and device.  Its
+result is recorded once: whoever reports it again changes nothing.  A file that cannot be used, or fails later, costs a
+warning; then the ledger is kept in memory, and what was measured is in the databases all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from miopyx.database import records
+from miopyx.errors import BadParmError, UnknownError
+
+APPLICATION = 0x6D78746C  # "mxtl", in the file's header
+VERSION = 1
+_BUSY_SECONDS = 10.0
+_log = logging.getLogger("miopyx")
+
+_SCHEMA = """
+CREATE TABLE device (id INTEGER PRIMARY KEY, name TEXT NOT NULL, stamp TEXT NOT NULL, UNIQUE (name, stamp));
+CREATE TABLE problem (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE);
+CREATE TABLE asked (
+    problem INTEGER NOT NULL REFERENCES problem, source TEXT NOT NULL, layer TEXT NOT NULL, weight REAL NOT NULL,
+    UNIQUE (problem, source, layer));
+CREATE TABLE task (
+    id INTEGER PRIMARY KEY, problem INTEGER NOT NULL REFERENCES problem, device INTEGER NOT NULL REFERENCES device,
+    search INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'open', why TEXT NOT NULL DEFAULT '',
+    UNIQUE (problem, device, search));
+CREATE TABLE attempt (
+    id INTEGER PRIMARY KEY, task INTEGER NOT NULL REFERENCES task, job TEXT NOT NULL, worker TEXT NOT NULL,
+    at REAL NOT NULL, seconds REAL NOT NULL, outcome TEXT NOT NULL, why TEXT NOT NULL);
+CREATE TABLE result (
+    task INTEGER PRIMARY KEY REFERENCES task, find TEXT NOT NULL, perf TEXT, partial INTEGER NOT NULL,
+    solver TEXT NOT NULL, config TEXT NOT NULL, ms REAL NOT NULL, solver_before TEXT, ms_before REAL);
+CREATE TABLE measurement (task INTEGER NOT NULL REFERENCES task, line TEXT NOT NULL);
+CREATE TABLE clock (
+    device INTEGER NOT NULL REFERENCES device, worker TEXT NOT NULL, problem INTEGER NOT NULL REFERENCES problem,
+    solver TEXT NOT NULL, at REAL NOT NULL, ms REAL NOT NULL);
+CREATE INDEX measurement_task ON measurement (task);
+CREATE INDEX attempt_task ON attempt (task);
+"""
+
+OPEN, DONE, FAILED = "open", "done", "failed"  # of a task
+
+
+class Device(NamedTuple):
+    """A kind of device as results know it."""
+
+    name: str
+    stamp: str
+
+
+class Ledger:
+    """One file of results, or memory.
+
+    Parameters
+    ----------
+    path : Path or None
+        None: in memory.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path: Path | None = path
+        self.writes = 0
+        self._ids: dict[tuple[str, ...], int] = {}
+        try:
+            self._db = _opened(path) if path is not None else _fresh()
+        except (sqlite3.Error, OSError, BadParmError) as e:
+            self._give_up(e)
+
+    def _give_up(self, why: Exception) -> None:
+        _log.warning("the ledger %s is not used: %s; results are in the databases all the same", self.path, why)
+        self.path, self._db, self._ids = None, _fresh(), {}
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction; where the file fails the ledger goes on in memory."""
+        try:
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield self._db
+            self.writes += 1
+        except sqlite3.Error as e:
+            self._give_up(e)
+
+    def _id(self, table: str, **columns: str) -> int:
+        known = (table, *columns.values())
+        if known not in self._ids:
+            names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+            self._db.execute(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})", [*columns.values()])
+            where = " AND ".join(f"{name} = ?" for name in columns)
+            row = self._db.execute(f"SELECT id FROM {table} WHERE {where}", [*columns.values()]).fetchone()
+            self._ids[known] = int(row[0])
+        return self._ids[known]
+
+    def _task(self, device: Device, key: str, search: bool) -> int:
+        problem, kind = self._id("problem", key=key), self._id("device", name=device.name, stamp=device.stamp)
+        row = (problem, kind, int(search))
+        self._db.execute("INSERT OR IGNORE INTO task (problem, device, search) VALUES (?, ?, ?)", row)
+        found = self._db.execute("SELECT id FROM task WHERE problem = ? AND device = ? AND search = ?", row).fetchone()
+        return int(found[0])
+
+    # Writing
+
+    def asked(self, rows: Iterable[tuple[str, str, str, float]]) -> None:
+        """Note who asks for what: (key, source, layer, weight); the same again replaces the weight."""
+        with self._writing() as db:
+            db.executemany(
+                "INSERT INTO asked VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET weight = excluded.weight",
+                [(self._id("problem", key=key), source, layer, weight) for key, source, layer, weight in rows])
+
+    def open(self, device: Device, keys: Iterable[str], search: bool) -> None:
+        """Note tasks that are to be done; those that are there stay as they are."""
+        with self._writing():
+            for key in keys:
+                self._task(device, key, search)
+
+    def attempt(self, device: Device, key: str, search: bool, job: str, worker: str, seconds: float, outcome: str,
+                why: str = "") -> None:
+        """Note that somebody tried something: outcome "done", "failed", "died" or "lost"."""
+        with self._writing():
+            self._attempt(self._task(device, key, search), job, worker, seconds, outcome, why)
+
+    def _attempt(self, task: int, job: str, worker: str, seconds: float, outcome: str, why: str) -> None:
+        self._db.execute("INSERT INTO attempt (task, job, worker, at, seconds, outcome, why) "
+                         "VALUES (?, ?, ?, ?, ?, ?, ?)", (task, job, worker, time.time(), seconds, outcome, why))
+
+    def record(self, key: str, search: bool, result: dict[str, Any], worker: str = "", seconds: float = 0.0) -> bool:
+        """Keep the result of a measurement, unless its task has one, and who measured; return whether it was new.
+
+        A partial one, which a budget cut short, stands in until a whole one comes, and its task stays open.
+        """
+        new = False
+        with self._writing() as db:
+            task = self._task(Device(result["device"], result["stamp"]), key, search)
+            self._attempt(task, "measure", worker, seconds, "done", "")
+            before, after = result["before"] or {}, result["after"]
+            if not result["partial"] and db.execute(
+                    "DELETE FROM result WHERE task = ? AND partial = 1", (task,)).rowcount:
+                db.execute("DELETE FROM measurement WHERE task = ?", (task,))
+            new = db.execute(
+                "INSERT OR IGNORE INTO result VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (task, result["find"], result["perf"], int(result["partial"]), after["solver"], after["config"],
+                 after["ms"], before.get("solver"), before.get("ms"))).rowcount == 1
+            if new:
+                db.executemany("INSERT INTO measurement VALUES (?, ?)",
+                               [(task, json.dumps(line)) for line in result["times"]])
+            if not result["partial"]:
+                db.execute("UPDATE task SET state = ?, why = '' WHERE id = ?", (DONE, task))
+        return new
+
+    def fail(self, device: Device, key: str, search: bool, why: str) -> None:
+        """Note that a task is not tried again, and why."""
+        with self._writing() as db:
+            db.execute("UPDATE task SET state = ?, why = ? WHERE id = ? AND state = ?",
+                       (FAILED, why, self._task(device, key, search), OPEN))
+
+    def clock(self, device: Device, key: str, solver: str, times: dict[str, float]) -> None:
+        """Note how long the same took on each of some devices of a kind, by worker."""
+        with self._writing() as db:
+            kind, problem = self._id("device", name=device.name, stamp=device.stamp), self._id("problem", key=key)
+            db.executemany("INSERT INTO clock VALUES (?, ?, ?, ?, ?, ?)",
+                           [(kind, worker, problem, solver, time.time(), ms) for worker, ms in times.items()])
+
+    def retry(self) -> None:
+        """Open what failed again."""
+        with self._writing() as db:
+            db.execute("UPDATE task SET state = ?, why = '' WHERE state = ?", (OPEN, FAILED))
+
+    # Reading
+
+    def states(self, device: Device, search: bool) -> dict[str, tuple[str, str]]:
+        """Return the state of each problem's task on a device, and why it failed."""
+        return {key: (state, why) for key, state, why in self._rows(
+            "SELECT key, state, why FROM task JOIN problem ON problem.id = problem JOIN device ON device.id = device "
+            "WHERE name = ? AND stamp = ? AND search = ?", (*device, int(search)))}
+
+    def devices(self) -> list[tuple[Device, int]]:
+        """Return the kinds of devices that have results, and how many."""
+        return [(Device(name, stamp), count) for name, stamp, count in self._rows(
+            "SELECT name, stamp, count(*) FROM result JOIN task ON task.id = task JOIN device ON device.id = device "
+            "GROUP BY device.id ORDER BY name, stamp")]
+
+    def counts(self) -> dict[str, int]:
+        """Return how many rows each table has."""
+        return {table: int(self._rows(f"SELECT count(*) FROM {table}")[0][0])
+                for table in ("device", "problem", "asked", "task", "attempt", "result", "measurement")}
+
+    def layers(self) -> list[tuple[str, str, str, str, float, str, float, float | None]]:
+        """Return a row a layer and device: key, device, source, layer, weight, solver, milliseconds after and before.
+
+        Of a problem's two tasks the one with a search counts; one that nobody asked for goes by its key.
+        """
+        rows = self._rows(
+            "SELECT key, device.name, COALESCE(source, ''), COALESCE(layer, key), COALESCE(weight, 1.0), solver, ms, "
+            "ms_before FROM result JOIN task ON task.id = task JOIN problem ON problem.id = task.problem "
+            "JOIN device ON device.id = device LEFT JOIN asked ON asked.problem = problem.id "
+            "ORDER BY key, device.id, source, layer, search")
+        return list({row[:4]: tuple(row) for row in rows}.values())
+
+    def find_lines(self, device: Device) -> list[bytes]:
+        """Return the find-db records of a device, sorted; of two tasks of a problem the one with a search counts."""
+        return self._lines("find", device)
+
+    def perf_lines(self, device: Device) -> list[bytes]:
+        """Return the perf-db records of a device, sorted, problems of one key joined."""
+        joined: dict[bytes, tuple[dict[str, str], str]] = {}
+        for line in self._lines("perf", device):
+            key, items = records.split(line)
+            values, stamp, _ = records.read_perf(items)
+            joined[key] = ({**joined[key][0], **values} if key in joined else values, stamp)
+        return [records.write_perf(key, dict(sorted(values.items())), stamp)
+                for key, (values, stamp) in sorted(joined.items())]
+
+    def _lines(self, column: str, device: Device) -> list[bytes]:
+        rows = self._rows(
+            f"SELECT key, {column} FROM result JOIN task ON task.id = task JOIN problem ON problem.id = problem "
+            f"JOIN device ON device.id = device WHERE name = ? AND stamp = ? AND {column} IS NOT NULL "
+            "ORDER BY key, search", tuple(device))
+        return [line.encode() for _, line in sorted(dict(rows).items())]
+
+    def measurements(self, device: Device) -> list[str]:
+        """Return the JSON lines of a device's measurements, by problem."""
+        return [line for (line,) in self._rows(
+            "SELECT line FROM measurement JOIN task ON task.id = task JOIN problem ON problem.id = problem "
+            "JOIN device ON device.id = device WHERE name = ? AND stamp = ? ORDER BY key, search, measurement.rowid",
+            tuple(device))]
+
+    def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        try:
+            return self._db.execute(query, values).fetchall()
+        except sqlite3.Error as e:
+            self._give_up(e)
+            return self._db.execute(query, values).fetchall()
+
+    def close(self) -> None:
+        """Close the file; nothing is pending at any time."""
+        with contextlib.suppress(sqlite3.Error):
+            self._db.close()
+
+
+def existing(path: Path) -> Ledger:
+    """Return the ledger in a file that is there.
+
+    Raises
+    ------
+    BadParmError
+        Where there is none, or it is no ledger of this version.
+    """
+    if not path.is_file():
+        raise BadParmError("no such file", "LEDGER", path, "a ledger of miopyx tune")
+    try:
+        _opened(path).close()
+    except (sqlite3.Error, OSError) as e:
+        raise BadParmError(f"cannot be read: {e}", "LEDGER", path, "a ledger of miopyx tune") from None
+    ledger = Ledger(path)
+    if ledger.path is None:
+        raise UnknownError(f"the ledger {path} cannot be used")
+    return ledger
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+    try:
+        application, version = (db.execute(f"PRAGMA {name}").fetchone()[0]
+                                for name in ("application_id", "user_version"))
+        empty = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        if not empty and application != APPLICATION:
+            raise BadParmError("a database of something else", "LEDGER", path, "a ledger of miopyx tune")
+        if not empty and version != VERSION:
+            raise BadParmError("version of a ledger", "LEDGER", version, str(VERSION))
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+        if empty:
+            _make(db)
+        elif db.execute("PRAGMA quick_check").fetchone()[0] != "ok":
+            raise BadParmError("damaged", "LEDGER", path, "a ledger of miopyx tune")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _fresh() -> sqlite3.Connection:
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    _make(db)
+    return db
+
+
+def _make(db: sqlite3.Connection) -> None:
+    db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {APPLICATION}; "
+                     f"PRAGMA user_version = {VERSION}; COMMIT;")

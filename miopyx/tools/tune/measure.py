@@ -1,0 +1,269 @@
+"""What a child process of `miopyx tune` does: look what is known of problems, build their programs, measure them.
+
+Started by `station` through `choose/compile_child`, which speaks the frames.  A problem is named by its find-db key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import miopyx
+from miopyx._core import Offer
+from miopyx.api import _convolution
+from miopyx.choose import _costs, _ranking, find, measurements, preparing
+from miopyx.choose._survey import Survey
+from miopyx.database import records, store
+from miopyx.database.records import FindItem
+from miopyx.engine._invoker import Invoker
+from miopyx.errors import MIOpenError
+from miopyx.problem import _key
+from miopyx.problem._problem import ConvProblem
+from miopyx.runtime import programs
+from miopyx.solvers import registry
+from miopyx.values import config
+from miopyx.values.configurations import config_text
+
+# (key, solver, configuration, milliseconds that the device said) -> milliseconds that count.
+Clock = Callable[[str, str, tuple[int, ...], float], float]
+
+_TILE = 1 << 20        # random numbers that are repeated through a buffer
+_DRAWS = 256           # of predictions' errors
+_STALE = 0.05          # spread of the logarithm of what another build or driver measured
+_UNKNOWN_SHARE = 0.3   # of a problem's time that measuring may gain, where nothing predicts times
+_FLOPS_A_MS = 1e9      # of which only the proportion to predictions matters
+
+
+class Bench:
+    """A device on which problems are looked at, compiled and measured.
+
+    Parameters
+    ----------
+    first : dict
+        "device", as `Handle` takes it, "" for the best one; "clock", ``module:function`` or "".
+    """
+
+    def __init__(self, first: dict[str, Any]) -> None:
+        end_with(os.getppid())
+        self.handle = miopyx.Handle(first["device"] or None)
+        self.clock: Clock | None = _named(first["clock"]) if first.get("clock") else None
+        self.memory = _Memory(self.handle)
+
+    def answer(self, job: dict[str, Any], _payload: bytes) -> bytes:
+        """Do a job; return its result as JSON."""
+        jobs: dict[str, Callable[..., Any]] = {
+            "describe": self.describe, "look": self.look, "compile": self.compile, "wait": self.wait,
+            "measure": self.measure, "time": self.time}
+        return json.dumps(jobs[job["job"]](**job.get("arguments", {}))).encode()
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the device is."""
+        info = self.handle.device.info
+        return {"device": info.name, "kind": info.kind, "stamp": store.of(info).stamp, "pid": os.getpid(),
+                "compute_units": info.compute_units}
+
+    # Looking
+
+    def look(self, keys: list[str], search: bool) -> list[dict[str, Any]]:
+        """Return, for each problem, whether the databases know it, and what measuring it may gain in milliseconds."""
+        database = store.of(self.handle.device.info)
+        database.refresh()
+        return [self._look(key, search) for key in keys]
+
+    def _look(self, key: str, search: bool) -> dict[str, Any]:
+        try:
+            survey = Survey(self.handle, _key.parse_find_key(key.encode()))
+            ordered = _ranking.candidates(survey)
+            known = bool(ordered) and find.is_known(survey, search)
+        except MIOpenError as e:
+            return {"why": str(e)}
+        if not ordered:
+            return {"why": "no solver of this device runs it"}
+        return {"known": known, "gain_ms": 0.0 if known else self._gain(survey, ordered)}
+
+    def _gain(self, survey: Survey, ordered: list[_ranking.Candidate]) -> float:
+        """Return the milliseconds that the present first choice is expected to lose against the best.
+
+        Each predicted time is off by a factor whose spread the cost table knows; the difference to the least of them
+        is what measuring finds out, in the mean over draws that are the same for all problems.
+        """
+        table = _costs.of(self.handle.device)
+        means, spreads = [], []
+        for candidate in ordered:
+            spread = _STALE if candidate.measured else None
+            if candidate.source == "costs" and table is not None:
+                spread = table.spread(candidate.offer)
+            if spread is not None:
+                means.append(candidate.time)
+                spreads.append(spread)
+        if not means or ordered[0].source not in ("found", "user", "system", "costs"):
+            return _UNKNOWN_SHARE * survey.problem.flops / _FLOPS_A_MS
+        draws = np.random.default_rng(1).standard_normal((_DRAWS, len(means)))
+        times = np.array(means) * np.exp(draws * np.array(spreads))
+        return float((times[:, 0] - times.min(axis=1)).mean())
+
+    # Compiling
+
+    def compile(self, key: str) -> dict[str, Any]:
+        """Build the programs that measuring will run, for another process to meet in the cache."""
+        survey = Survey(self.handle, _key.parse_find_key(key.encode()))
+        failed = find.build_ahead(survey)
+        programs.store()
+        self.handle.forget_calls()
+        return {"failed": failed}
+
+    # Measuring
+
+    def wait(self) -> None:
+        """Return once nobody else on this machine measures on this device; nobody does until the next job is done."""
+        self._lock = _device_lock(self.handle)
+        self._lock.__enter__()
+
+    def measure(self, key: str, search: bool, budget_ms: float | None = None) -> dict[str, Any]:
+        """Time the solvers of a problem, with a search for their configurations if asked for; return what came out."""
+        try:
+            return self._measure(key, search, budget_ms)
+        finally:
+            self._lock.__exit__(None, None, None)
+
+    def time(self, key: str, solver: str) -> dict[str, Any]:
+        """Time one solver of a problem, as Find would, and keep nothing: what devices of a kind are compared by."""
+        try:
+            problem = _key.parse_find_key(key.encode())
+            offer = _ranking.offer_of(Survey(self.handle, problem), registry.BY_NAME[solver].id)
+            with self.handle.timing():
+                return {"ms": find.time_one(self._run(problem, key, offer.workspace),
+                                            preparing.invoker(self.handle, offer))}
+        finally:
+            self._lock.__exit__(None, None, None)
+
+    def _measure(self, key: str, search: bool, budget_ms: float | None) -> dict[str, Any]:
+        handle = self.handle
+        database = store.of(handle.device.info)
+        database.refresh()
+        problem = _key.parse_find_key(key.encode())
+        survey = Survey(handle, problem)
+        first = next(iter(_ranking.candidates(survey)), None)
+        size = find.workspace_size(handle, problem, find.NORMAL)
+        lines: list[dict[str, Any]] = []
+        measurements.listeners.append(lines.append)
+        try:
+            with handle.timing():
+                run = self._run(problem, key, size)
+                before = None if first is None else self._first(first, run, search)
+                record = find.time_solvers(survey, run, size, search=search, budget_ms=budget_ms)
+        finally:
+            measurements.listeners.remove(lines.append)
+        best = record.candidates[0]
+        if before is not None and first is not None and "ms" not in before:
+            before["ms"] = next((c.time for c in record.candidates if c.solver is first.solver), None)
+        items = [FindItem(c.solver.name, c.time, c.workspace, problem.direction, c.solver.algorithm)
+                 for c in sorted(record.candidates, key=lambda c: (c.time, c.solver.name))]
+        find_line = records.write_find(key.encode(), items, database.stamp, record.partial,
+                                       sorted(solver.name for solver in record.failed))
+        perf_key = _key.perf_key(problem)
+        tuned = database.user_perf.get(perf_key)
+        return {
+            "device": handle.device.name, "stamp": database.stamp, "before": before,
+            "after": {"solver": best.solver.name, "ms": best.time, "config": _config_of(best.offer)},
+            "partial": record.partial, "find": find_line.decode(),
+            "perf": records.seal(perf_key + b"=" + tuned).decode() if tuned else None, "times": lines}
+
+    def _run(self, problem: ConvProblem, key: str, size: int) -> Callable[[Invoker], float]:
+        """Return the function that runs an invoker and says how long that took."""
+        tensors = _convolution.memory_of(problem)
+        x, w, y = (self.memory.get("xwy"[slot] if slot != _output(problem) else "out", *tensors[slot])
+                   for slot in range(3))
+        space = self.memory.get("space", size, "uint8") if size else None
+        run = _convolution.run_on(self.handle, problem, x, w, y, space, size)
+        clock = self.clock
+        if clock is None:
+            return run
+
+        def clocked(invoker: Invoker) -> float:
+            return clock(key, invoker.solver.name, invoker.config, run(invoker))
+
+        return clocked
+
+    def _first(self, first: _ranking.Candidate, run: Callable[[Invoker], float], search: bool) -> dict[str, Any]:
+        """Return what a plan would run now, with its time where the measurement will not tell."""
+        found: dict[str, Any] = {"solver": first.solver.name, "source": first.source,
+                                 "config": _config_of(first.offer)}
+        if search:  # which may replace its configuration
+            with contextlib.suppress(MIOpenError):
+                found["ms"] = find.time_one(run, preparing.invoker(self.handle, first.offer))
+        return found
+
+
+def _config_of(offer: Offer) -> str:
+    return config_text(preparing.tuned_config(offer) or offer.default_config()) if offer.parameters() else ""
+
+
+def _output(problem: ConvProblem) -> int:
+    return (2, 0, 1)[problem.direction]
+
+
+class _Memory:
+    """Buffers that grow, by name, full of random numbers of a type.
+
+    Results are never operands: after a few problems they would be infinite, and solvers look into what is not finite.
+    """
+
+    def __init__(self, handle: miopyx.Handle) -> None:
+        self.handle = handle
+        self.held: dict[str, tuple[str, int, Any]] = {}
+
+    def get(self, name: str, size: int, dtype: str) -> Any:
+        held = self.held.get(name)
+        if held is None or held[0] != dtype or held[1] < size:
+            self.held.pop(name, None)
+            kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+            count = -(-max(size, 1) // kind.itemsize)
+            rng = np.random.default_rng()
+            some = (rng.integers(-4, 5, min(count, _TILE)) if kind.kind in "iu"
+                    else rng.standard_normal(min(count, _TILE), np.float32)).astype(kind)
+            held = self.held[name] = dtype, size, self.handle.upload(np.resize(some, count))
+        return held[2]
+
+
+def _named(text: str) -> Any:
+    module, _, name = text.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def end_with(parent: int) -> None:
+    """Let this process end soon after its parent, so that nothing runs on the device that nobody waits for."""
+    def watch() -> None:
+        stop = threading.Event()
+        while not stop.wait(0.2):
+            if os.getppid() != parent:
+                os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+@contextlib.contextmanager
+def _device_lock(handle: miopyx.Handle) -> Iterator[None]:
+    """Let no other process that tunes on this machine measure on the same device meanwhile; its CPU is one device."""
+    folder = config.cache_dir()
+    if folder is None:
+        yield
+        return
+    info = handle.device.info
+    place = ("cpu" if info.kind in ("host", "cpu") else f"{info.name}-cuda{info.cuda}" if info.cuda >= 0
+             else f"{info.name}-{info.platform_index}-{info.device_index}")
+    descriptor = os.open(folder / f"measuring-{place}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,486 @@
+"""Who does what next: problems that promise most first, compiled ahead, one measurement at a time on a device.
+
+The scheduler knows lanes, not what is behind them: a lane is a device somewhere, whose jobs are futures.  `LocalLane`
+runs them in child processes of this one; `fleet` in those of workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import itertools
+import os
+import queue
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from miopyx.errors import MIOpenError, UnknownError
+
+from .ledger import DONE, FAILED, Device, Ledger
+from .station import Station
+
+TRIES = 2             # of a problem that ends its child, before it is left alone
+_LOOK = 100           # problems that are looked at in one job
+_BATCH = 4            # programs' problems a compiler, on devices that compiling would disturb
+_AHEAD = 2            # problems a compiler that may wait for the device, compiled
+_POLL_SECONDS = 1.0
+_COMPARE_MS = 50.0    # of the longest problem by which devices of one kind are compared
+_COMPARE_SECONDS = 120.0
+OUTLIER = 0.05        # off the median of the devices of its kind
+_LAST_SECONDS = 30.0  # after the budget, for what is being measured to end
+
+
+class Lane(Protocol):
+    """A device, as the scheduler sees it."""
+
+    name: str
+    device: Device
+    overlap: bool  # whether compiling leaves measurements alone
+    compilers: int
+    depth: int     # measurements that may be given to it at a time; it does one after the other
+
+    def submit(self, job: str, **arguments: Any) -> Future[dict[str, Any]]:
+        """Do a job; the future has what `Station.run` returns, or the exception that ended the lane."""
+        ...
+
+    def close(self) -> None:
+        """Give the lane up."""
+        ...
+
+
+class Lanes(Protocol):
+    """Where lanes come from, and who is gone."""
+
+    def alive(self) -> list[Lane]: ...
+
+    def close(self) -> None: ...
+
+
+class LocalLane:
+    """A device of this machine: one child process that measures, others that compile."""
+
+    depth = 1
+
+    def __init__(self, device: str, compilers: int, limit: float, clock: str = "") -> None:
+        self._measuring = Station(device, clock)
+        self._compiling = [Station(device) for _ in range(compilers)]
+        self._free: queue.SimpleQueue[Station] = queue.SimpleQueue()
+        for station in self._compiling:
+            self._free.put(station)
+        self.limit = limit
+        self._one = ThreadPoolExecutor(1, "miopyx-measure")
+        self._many = ThreadPoolExecutor(max(compilers, 1), "miopyx-compile")
+        about = self._measuring.run("describe", limit)
+        if "done" not in about:
+            self.close()
+            raise UnknownError(str(about))
+        self.name = f"{device or about['done']['device']}"
+        self.device = Device(about["done"]["device"], about["done"]["stamp"])
+        self.overlap = about["done"]["kind"] == "gpu"
+        self.compilers = 0 if about["done"]["kind"] == "host" else compilers
+
+    def submit(self, job: str, **arguments: Any) -> Future[dict[str, Any]]:
+        if job == "compile":
+            return self._many.submit(self._compile, arguments)
+        return self._one.submit(self._measure, job, arguments)
+
+    def _measure(self, job: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self._measuring.run(job, self.limit, **arguments)
+
+    def _compile(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        station = self._free.get()
+        try:
+            return station.run("compile", self.limit, **arguments)
+        finally:
+            self._free.put(station)
+
+    def close(self) -> None:
+        for executor in (self._one, self._many):
+            executor.shutdown(wait=False, cancel_futures=True)
+        for station in (self._measuring, *self._compiling):
+            station.kill()
+        for executor in (self._one, self._many):
+            executor.shutdown()
+        for station in (self._measuring, *self._compiling):
+            station.close()
+
+
+class LocalLanes:
+    """The devices of this machine that were named."""
+
+    def __init__(self, lanes: Iterable[Lane]) -> None:
+        self.lanes = list(lanes)
+
+    def alive(self) -> list[Lane]:
+        return self.lanes
+
+    def close(self) -> None:
+        for lane in self.lanes:
+            lane.close()
+
+
+def local_compilers() -> int:
+    """Return how many problems this machine compiles at a time."""
+    return len(os.sched_getaffinity(0))
+
+
+# Scheduling
+
+
+@dataclass
+class Task:
+    """A problem for one kind of device."""
+
+    key: str
+    weight: float
+    gain: float = 0.0
+    deaths: int = 0
+    compiled: bool = False
+    done: bool = False
+
+
+@dataclass
+class _Pool:
+    """What is to be done for devices of one kind."""
+
+    device: Device
+    looks: deque[list[str]] = field(default_factory=deque)
+    looking: int = 0
+    waiting: list[tuple[float, int, Task]] = field(default_factory=list)  # a heap, the most promising first
+    open: int = 0  # tasks that are neither done nor given up
+
+    def pop(self) -> Task:
+        return heapq.heappop(self.waiting)[-1]
+
+
+@dataclass
+class _Hand:
+    """What a lane holds."""
+
+    lane: Lane
+    pool: _Pool
+    measuring: set[int] = field(default_factory=set)
+    compiling: set[int] = field(default_factory=set)
+    ready: deque[Task] = field(default_factory=deque)
+
+
+@dataclass
+class _Flight:
+    """A job that was given to a lane."""
+
+    hand: _Hand
+    job: str
+    what: Any  # a Task, or the keys that are looked at
+    began: float
+    future: Any
+
+
+@dataclass
+class Summary:
+    """What became of it all; `results` has (key, result) as they came."""
+
+    results: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    known: int = 0
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    left: int = 0
+    lost: int = 0
+    clocks: dict[Device, dict[str, float]] = field(default_factory=dict)  # milliseconds of the same, by worker
+    ended_by: str = "all"  # or "budget", "interrupted"
+
+
+class Watcher(Protocol):
+    """Who wants to see how it goes."""
+
+    def total(self, tasks: int) -> None: ...
+
+    def done(self, device: Device, key: str, result: dict[str, Any] | None, why: str) -> None: ...
+
+
+class Scheduler:
+    """Measures problems on lanes until nothing is left, the budget is spent, or somebody interrupts.
+
+    Parameters
+    ----------
+    lanes : Lanes
+    ledger : Ledger
+        Is told of everything as it happens.
+    weights : dict
+        How often each problem, by its key, occurs.
+    search : bool
+        Search for configurations, too.
+    budget : float or None
+        Seconds.
+    databases : bool
+        Whether the databases of a lane's machine say what is known, as on one machine; else the ledger does, since
+        each machine of a fleet has databases of its own.
+    """
+
+    def __init__(self, lanes: Lanes, ledger: Ledger, weights: dict[str, float], watcher: Watcher, *,
+                 search: bool = False, budget: float | None = None, databases: bool = True,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self.lanes, self.ledger, self.weights, self.watcher = lanes, ledger, weights, watcher
+        self.search, self.databases, self.clock = search, databases, clock
+        self.deadline = None if budget is None else clock() + budget
+        self.pools: dict[Device, _Pool] = {}
+        self.hands: dict[int, _Hand] = {}
+        self.broken: dict[int, Lane] = {}  # by their identity, which stays theirs while they are here
+        self.flights: dict[int, _Flight] = {}
+        self.events: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self.numbers = itertools.count()
+        self.summary = Summary()
+
+    def run(self) -> Summary:
+        """Work; every result is kept as it comes."""
+        try:
+            self._work()
+            if self.summary.ended_by == "all":
+                self._compare()
+        except KeyboardInterrupt:
+            self.summary.ended_by = "interrupted"
+        self.summary.left = sum(pool.open + sum(map(len, pool.looks)) for pool in self.pools.values())
+        return self.summary
+
+    def _work(self) -> None:
+        polled = -_POLL_SECONDS
+        while True:
+            now = self.clock()
+            if now - polled >= _POLL_SECONDS:
+                self._meet(self.lanes.alive())
+                polled = now
+            late = self.deadline is not None and now >= self.deadline
+            if late:
+                self.summary.ended_by = "budget"
+                if not any(hand.measuring for hand in self.hands.values()) or (
+                        self.deadline is not None and now > self.deadline + _LAST_SECONDS):
+                    return
+            else:
+                for hand in list(self.hands.values()):
+                    self._fill(hand)
+                if self._is_finished():
+                    return
+            try:
+                number = self.events.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                continue
+            self._land(number)
+            while not self.events.empty():
+                self._land(self.events.get())
+
+    def _is_finished(self) -> bool:
+        if not self.pools:
+            return not self.weights
+        return not any(pool.open or pool.looks or pool.looking for pool in self.pools.values())
+
+    def _compare(self) -> None:
+        """Let all devices of a kind time the same: one that is slower than its like spoils what it measured."""
+        for pool in self.pools.values():
+            lanes = [hand.lane for hand in self.hands.values() if hand.pool is pool]
+            done = [(result["after"]["ms"], key, result["after"]["solver"]) for key, result in self.summary.results
+                    if (result["device"], result["stamp"]) == pool.device]
+            if len(lanes) < 2 or not done:
+                continue
+            _, key, solver = max([one for one in done if one[0] <= _COMPARE_MS], default=min(done))
+            asked = [(lane, lane.submit("time", key=key, solver=solver)) for lane in lanes]
+            times: dict[str, float] = {}
+            for i, (lane, future) in enumerate(asked):
+                with contextlib.suppress(Exception, asyncio.CancelledError):  # who is gone is not compared
+                    times[f"{lane.name} #{i}"] = future.result(timeout=_COMPARE_SECONDS)["done"]["ms"]
+            self.ledger.clock(pool.device, key, solver, times)
+            self.summary.clocks[pool.device] = times
+
+    # Lanes come and go
+
+    def _meet(self, alive: list[Lane]) -> None:
+        """Take lanes in that are new, and what those held that are gone back."""
+        usable = {id(lane): lane for lane in alive if id(lane) not in self.broken}
+        for number in [number for number in self.hands if number not in usable]:
+            self._lose(self.hands[number], "the worker is gone")
+        for number, lane in usable.items():
+            if number not in self.hands:
+                self.hands[number] = _Hand(lane, self._pool(lane.device))
+
+    def _pool(self, device: Device) -> _Pool:
+        if device not in self.pools:
+            states = self.ledger.states(device, self.search)
+            left = []
+            for key in self.weights:
+                state, why = states.get(key, ("", ""))
+                if state == FAILED:
+                    self.summary.failed.append((key, why))
+                elif state == DONE and not self.databases:
+                    self.summary.known += 1
+                else:
+                    left.append(key)
+            looks = deque(left[i:i + _LOOK] for i in range(0, len(left), _LOOK))
+            self.pools[device] = _Pool(device, looks)
+        return self.pools[device]
+
+    def _lose(self, hand: _Hand, why: str) -> None:
+        """Give what a lane held to others: it was not the problems' fault."""
+        self.hands.pop(id(hand.lane), None)
+        for number in [*hand.measuring, *hand.compiling]:
+            flight = self.flights.pop(number)
+            if isinstance(flight.what, Task):
+                self._note(flight, "lost", why)
+                self._wait(hand.pool, flight.what)
+            else:
+                hand.pool.looks.appendleft(flight.what)
+                hand.pool.looking -= 1
+            self.summary.lost += 1
+            flight.future.cancel()
+        for task in hand.ready:
+            self._wait(hand.pool, task)
+
+    def _wait(self, pool: _Pool, task: Task) -> None:
+        heapq.heappush(pool.waiting, (-task.gain, next(self.numbers), task))
+
+    # Jobs
+
+    def _fill(self, hand: _Hand) -> None:
+        """Give a lane all that it may have."""
+        pool, lane = hand.pool, hand.lane
+        while len(hand.measuring) < lane.depth:
+            if pool.looks:
+                keys = pool.looks.popleft()
+                pool.looking += 1
+                self._give(hand, "look", keys, keys=keys, search=self.search)
+                continue
+            task = None if pool.looking else self._next(hand)
+            if task is None:
+                break
+            self._give(hand, "measure", task, key=task.key, search=self.search, budget_ms=self._left_ms())
+        if pool.looks or pool.looking or not lane.compilers:
+            return
+        if lane.overlap:
+            room = _AHEAD * lane.compilers - len(hand.ready) - len(hand.compiling)
+            room = min(room, lane.compilers - len(hand.compiling))
+        else:  # a CPU does not measure and compile at a time
+            room = 0 if hand.compiling or hand.ready or hand.measuring else _BATCH * lane.compilers
+        for _ in range(min(room, len(pool.waiting))):
+            task = pool.pop()
+            self._give(hand, "compile", task, key=task.key)
+
+    def _next(self, hand: _Hand) -> Task | None:
+        """Return what a lane measures next: what was compiled for it; where that takes no time, anything."""
+        if hand.compiling and not hand.lane.overlap:
+            return None
+        if hand.ready:
+            return hand.ready.popleft()
+        if hand.pool.waiting:
+            if not hand.lane.compilers or hand.pool.waiting[0][-1].compiled:
+                return hand.pool.pop()
+            return None
+        if hand.compiling:
+            return None
+        others = [other for other in self.hands.values() if other.pool is hand.pool and other.ready]
+        return max(others, key=lambda other: len(other.ready)).ready.pop() if others else None
+
+    def _left_ms(self) -> float | None:
+        return None if self.deadline is None else max(1.0, (self.deadline - self.clock()) * 1e3)
+
+    def _give(self, hand: _Hand, job: str, what: Any, **arguments: Any) -> None:
+        number = next(self.numbers)
+        (hand.compiling if job == "compile" else hand.measuring).add(number)
+        flight = self.flights[number] = _Flight(hand, job, what, self.clock(), None)
+        try:
+            flight.future = hand.lane.submit(job, **arguments)
+        except Exception as e:  # of whatever is behind the lane
+            flight.future = Future()
+            flight.future.set_exception(e)
+        flight.future.add_done_callback(lambda _: self.events.put(number))
+
+    def _land(self, number: int) -> None:
+        """Take what became of a job."""
+        flight = self.flights.get(number)
+        if flight is None:
+            return  # its lane was lost, and it was given to another
+        hand = flight.hand
+        try:
+            answer = flight.future.result()
+        except (Exception, asyncio.CancelledError) as e:  # the lane's end, whatever it was
+            self.broken[id(hand.lane)] = hand.lane
+            self._lose(hand, str(e) or type(e).__name__)
+            hand.lane.close()
+            if not any(id(lane) not in self.broken for lane in self.lanes.alive()) and self.databases:
+                raise e if isinstance(e, MIOpenError) else UnknownError(str(e)) from None
+            return
+        del self.flights[number]
+        (hand.compiling if flight.job == "compile" else hand.measuring).discard(number)
+        if flight.job == "look":
+            self._looked(hand.pool, flight.what, answer)
+        elif flight.job == "compile":
+            flight.what.compiled = True
+            if "done" not in answer:
+                self._note(flight, *_outcome(answer))
+            hand.ready.append(flight.what)
+        else:
+            self._measured(flight, answer)
+
+    def _looked(self, pool: _Pool, keys: list[str], answer: dict[str, Any]) -> None:
+        pool.looking -= 1
+        # Where looking itself ends the child there is no order, and measuring will say which problem it was.
+        found = answer.get("done") or [{"known": False, "gain_ms": 0.0}] * len(keys)
+        opened = []
+        for key, one in zip(keys, found, strict=True):
+            if "why" in one:
+                self.ledger.open(pool.device, [key], self.search)
+                self.ledger.fail(pool.device, key, self.search, one["why"])
+                self.summary.failed.append((key, one["why"]))
+            elif one["known"] and self.databases:
+                self.summary.known += 1
+            else:
+                weight = self.weights[key]
+                task = Task(key, weight, weight * one["gain_ms"])
+                self._wait(pool, task)
+                opened.append(key)
+        pool.open += len(opened)
+        self.ledger.open(pool.device, opened, self.search)
+        self.watcher.total(len(opened))
+
+    def _measured(self, flight: _Flight, answer: dict[str, Any]) -> None:
+        task, pool = flight.what, flight.hand.pool
+        outcome, why = _outcome(answer)
+        if outcome == "done":
+            result = answer["done"]
+            if self.ledger.record(task.key, self.search, result, flight.hand.lane.name,
+                                  self.clock() - flight.began) or not task.done:
+                self.summary.results.append((task.key, result))
+            self._end(pool, task, result, "")
+            return
+        self._note(flight, outcome, why)
+        task.deaths += outcome == "died"
+        if outcome == "died" and task.deaths < TRIES:
+            self._wait(pool, task)
+            return
+        self.ledger.fail(pool.device, task.key, self.search, why)
+        self.summary.failed.append((task.key, why))
+        self._end(pool, task, None, why)
+
+    def _end(self, pool: _Pool, task: Task, result: dict[str, Any] | None, why: str) -> None:
+        if not task.done:
+            task.done = True
+            pool.open -= 1
+            self.watcher.done(pool.device, task.key, result, why)
+
+    def _note(self, flight: _Flight, outcome: str, why: str) -> None:
+        self.ledger.attempt(flight.hand.pool.device, flight.what.key, self.search, flight.job, flight.hand.lane.name,
+                            self.clock() - flight.began, outcome, why)
+
+
+def outliers(times: dict[str, float]) -> list[str]:
+    """Return, in words, which of some devices of a kind are off the median of their times."""
+    middle = statistics.median(times.values()) if times else 0.0
+    return [f"{worker}: {abs(ms / middle - 1):.0%} {'slower' if ms > middle else 'faster'} than the median of "
+            f"{len(times)} devices" for worker, ms in times.items() if abs(ms - middle) > OUTLIER * middle]
+
+
+def _outcome(answer: dict[str, Any]) -> tuple[str, str]:
+    if "done" in answer:
+        return "done", ""
+    return ("died", str(answer["died"])) if "died" in answer else ("failed", str(answer.get("why", "no answer")))

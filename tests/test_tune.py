@@ -1,0 +1,687 @@
+"""`miopyx tune` on one machine: sources, the ledger, children that die, the scheduler, the command."""
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tune_clock
+
+from miopyx import ConvolutionDescriptor, Handle, TensorDescriptor
+from miopyx.choose import find
+from miopyx.choose._survey import Survey
+from miopyx.database import records, store
+from miopyx.device import devices
+from miopyx.errors import BadParmError, MIOpenError, UnknownError
+from miopyx.problem import _key
+from miopyx.problem._problem import ConvProblem
+from miopyx.tools import cli
+from miopyx.tools.driver.options import UsageError
+from miopyx.tools.tune import measure, show, sources
+from miopyx.tools.tune.ledger import DONE, FAILED, OPEN, VERSION, Device, Ledger, existing
+from miopyx.tools.tune.station import Station
+from miopyx.tools.tune.work import TRIES, LocalLane, LocalLanes, Scheduler, outliers
+
+LIST = """# a comment
+./bin/MIOpenDriver conv -n 1 -c 4 -H 7 -W 7 -k 5 -y 3 -x 3 -p 1 -q 1 -F 1
+MIOpenDriver conv -n 1 -c 4 -H 7 -W 7 -k 5 -y 3 -x 3 -p 1 -q 1 -F 1
+conv -n 2 -c 4 -H 7 -W 7 -k 5 -y 1 -x 1 -F 3
+activ -n 1 -c 4 -H 8 -W 8 -m 3
+"""
+TWICE = "4-7-7-3x3-5-7-7-1-1x1-1x1-1x1-0-NCHW-FP32-F"
+ONCE = ("4-7-7-1x1-5-7-7-2-0x0-1x1-1x1-0-NCHW-FP32-F", "5-7-7-1x1-4-7-7-2-0x0-1x1-1x1-0-NCHW-FP32-B")
+CLOCK = "tune_clock:clock"
+DEVICE = Device("some_2", "build/driver/some_2")
+
+
+@pytest.fixture
+def listed(tmp_path):
+    path = tmp_path / "list.txt"
+    path.write_text(LIST)
+    return path
+
+
+def keys_of(found):
+    counts = {}
+    for one in found.wanted:
+        counts[one.key] = counts.get(one.key, 0) + one.weight
+    return counts
+
+
+# Sources
+
+
+def test_a_list_is_counted(listed):
+    found = sources.read([str(listed)], [], sources.Options())
+    assert keys_of(found) == {TWICE: 2, ONCE[0]: 1, ONCE[1]: 1}
+    assert not found.refused
+    assert {one.source for one in found.wanted} == {"list.txt"}
+
+
+def test_options_replace_what_lines_say(listed):
+    found = sources.read([str(listed)], [], sources.Options(8, "float16", "nhwc", "W"))
+    assert keys_of(found) == {"5-7-7-3x3-4-7-7-8-1x1-1x1-1x1-0-NHWC-NHWC-NHWC-FP16-W": 2,
+                              "5-7-7-1x1-4-7-7-8-0x0-1x1-1x1-0-NHWC-NHWC-NHWC-FP16-W": 1}
+
+
+def test_lines_that_cannot_be_are_counted(tmp_path):
+    path = tmp_path / "bad.txt"
+    path.write_text("conv -n 1 -c 4 -H 7 -W 7 -k 5 -g 3\nconv --nonsense 3\nconv -c 4 -H 7 -W 7 -k 5\n")
+    found = sources.read([str(path)], [], sources.Options(directions="F"))
+    assert len(found.wanted) == 1
+    assert ["line 1" in found.refused[0], "line 2" in found.refused[1], len(found.refused)] == [True, True, 2]
+    with pytest.raises(UsageError, match="No such file"):
+        sources.read([str(tmp_path / "nothing.txt")], [], sources.Options())
+
+
+def test_a_log_is_what_was_called(tmp_path, opencl_name):
+    log = tmp_path / "log.txt"
+    code = """
+import numpy as np, miopyx as mi
+with mi.Handle("host") as handle:
+    x, w = mi.TensorDescriptor("float32", (1, 4, 7, 7)), mi.TensorDescriptor("float32", (5, 4, 3, 3))
+    conv = mi.ConvolutionDescriptor((1, 1))
+    y = mi.TensorDescriptor("float32", (1, 5, 7, 7))
+    a, b, c = (np.ones(d.lens, np.float32) for d in (x, w, y))
+    for _ in range(3):
+        mi.miopenFindConvolutionForwardAlgorithm(handle, x, a, w, b, conv, y, c, 1, None, 0, False)
+    odd = mi.TensorDescriptor("float32", (1, 4, 7, 7), (400, 100, 14, 2))
+    mi.miopenConvolutionForwardGetSolutionCount(handle, w, odd, conv, y)
+    mi.miopenFindConvolutionForwardAlgorithm(handle, odd, np.ones(400, np.float32), w, b, conv, y, c, 1, None, 0, False)
+"""
+    with log.open("wb") as file:
+        subprocess.run([sys.executable, "-P", "-c", code], stderr=file, check=True,
+                       env={**os.environ, "MIOPEN_ENABLE_LOGGING_CMD": "1"})
+    found = sources.read([], [str(log)], sources.Options())
+    assert keys_of(found) == {TWICE: 3}
+    assert len(found.refused) == 1
+    assert "no flag says strides of x" in found.refused[0]
+
+
+def test_an_onnx_model(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    from onnx import TensorProto, helper, numpy_helper
+
+    def constant(name, *lens):
+        return numpy_helper.from_array(np.ones(lens, np.float32), name)
+
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["a"], name="first", pads=[1, 1, 1, 1]),
+         helper.make_node("Relu", ["a"], ["b"]),
+         helper.make_node("Conv", ["b", "w2"], ["c"], auto_pad="SAME_UPPER", strides=[2, 2]),
+         helper.make_node("ConvTranspose", ["c", "w3"], ["d"], strides=[2, 2]),
+         helper.make_node("Flatten", ["d"], ["e"]),
+         helper.make_node("Gemm", ["e", "m"], ["y"], transB=1)],
+        "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4, 7, 7])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
+        [constant("w", 5, 4, 3, 3), constant("w2", 6, 5, 3, 3), constant("w3", 6, 2, 2, 2), constant("m", 3, 128)])
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph), path)
+    found = sources.read([str(path)], [], sources.Options())
+    assert not found.wanted
+    assert "--batch" in found.refused[0]
+    found = sources.read([str(path)], [], sources.Options(batch=1))
+    assert not found.refused
+    assert {one.layer: one.key for one in found.wanted} == {
+        "first": TWICE,
+        "Conv 2": "5-7-7-3x3-6-4-4-1-1x1-2x2-1x1-0-NCHW-FP32-F",
+        "ConvTranspose 3": "6-4-4-2x2-2-8-8-1-0x0-2x2-1x1-0-NCHW-FP32-B",
+        "Gemm 5": "128-1-1-1x1-3-1-1-1-0x0-1x1-1x1-0-NCHW-FP32-F"}
+    assert len(keys_of(sources.read([str(path)], [], sources.Options(2, "float16", "", "FBW")))) == 12
+    for content in (b"nonsense", b"", bytes(range(256)) * 9):
+        path.write_bytes(content)
+        with contextlib.suppress(UsageError):
+            assert not sources.read([str(path)], [], sources.Options()).wanted
+
+
+def test_an_exported_model(tmp_path):
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(4, 5, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(5, 6, 3, padding="same", groups=1),
+        torch.nn.ConvTranspose2d(6, 2, 2, stride=2)).eval()
+    path = tmp_path / "model.pt2"
+    torch.export.save(torch.export.export(model, (torch.randn(1, 4, 7, 7),)), path)
+    found = sources.read([str(path)], [], sources.Options())
+    assert not found.refused
+    assert sorted(keys_of(found)) == sorted([
+        TWICE, "5-7-7-3x3-6-7-7-1-1x1-1x1-1x1-0-NCHW-FP32-F", "6-7-7-2x2-2-14-14-1-0x0-2x2-1x1-0-NCHW-FP32-B"])
+    path.write_bytes(b"nonsense")
+    with pytest.raises(UsageError, match="no exported model"):
+        sources.read([str(path)], [], sources.Options())
+
+
+@pytest.mark.parametrize(("name", "module", "words"), [("a.pt2", "torch", "needs PyTorch"),
+                                                       ("a.onnx", "onnx", r"pip install miopyx\[onnx\]")])
+def test_what_is_not_installed_is_said(tmp_path, monkeypatch, name, module, words):
+    for loaded in [loaded for loaded in sys.modules if loaded == "miopyx.tools.tune.onnx_layers"]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.delattr("miopyx.tools.tune.onnx_layers", raising=False)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UsageError, match=words):
+        sources.read([str(tmp_path / name)], [], sources.Options())
+
+
+# The ledger
+
+
+def result_of(key=TWICE, ms=1.0, device=DEVICE, **more):
+    line = records.write_find(key.encode(), [], device.stamp).decode()
+    return {"device": device.name, "stamp": device.stamp, "before": {"solver": "A", "ms": 2.0},
+            "after": {"solver": "B", "config": "1,2", "ms": ms}, "partial": False, "find": line, "perf": None,
+            "times": [{"solver": "B", "time_ms": ms}], **more}
+
+
+def test_a_result_counts_once(tmp_path):
+    ledger = Ledger(tmp_path / "a" / "ledger.sqlite3")
+    ledger.asked([(TWICE, "list", "layer", 2.0), (TWICE, "list", "layer", 3.0)])
+    ledger.open(DEVICE, [TWICE, ONCE[0]], False)
+    ledger.attempt(DEVICE, TWICE, False, "measure", "me", 1.0, "lost", "gone")
+    assert ledger.record(TWICE, False, result_of())
+    for other in (result_of(), result_of(ms=9.0)):
+        assert not ledger.record(TWICE, False, other)
+    assert ledger.record(TWICE, True, result_of()), "a search is another task"
+    ledger.fail(DEVICE, TWICE, False, "too late to fail")
+    ledger.fail(DEVICE, ONCE[0], False, "why not")
+    ledger.close()
+    ledger = existing(tmp_path / "a" / "ledger.sqlite3")
+    assert ledger.counts() == {"device": 1, "problem": 2, "asked": 1, "task": 3, "attempt": 5, "result": 2,
+                               "measurement": 2}
+    assert ledger.states(DEVICE, False) == {TWICE: (DONE, ""), ONCE[0]: (FAILED, "why not")}
+    assert [json.loads(line)["time_ms"] for line in ledger.measurements(DEVICE)] == [1.0, 1.0]
+    ledger.retry()
+    assert ledger.states(DEVICE, False)[ONCE[0]] == (OPEN, "")
+    assert not ledger.states(Device("some_2", "another build"), False)
+    ledger.close()
+
+
+def test_a_whole_result_replaces_a_partial_one():
+    ledger = Ledger(None)
+    assert ledger.record(TWICE, False, result_of(ms=3.0, partial=True))
+    assert not ledger.record(TWICE, False, result_of(ms=2.5, partial=True))
+    assert ledger.states(DEVICE, False) == {TWICE: (OPEN, "")}
+    assert ledger.record(TWICE, False, result_of(ms=2.0))
+    assert not ledger.record(TWICE, False, result_of(ms=1.0, partial=True))
+    assert ledger.states(DEVICE, False) == {TWICE: (DONE, "")}
+    assert [json.loads(line)["time_ms"] for line in ledger.measurements(DEVICE)] == [2.0]
+    assert ledger.counts()["result"] == 1
+
+
+def broken_ledgers(folder):
+    """Yield files that are no ledgers of ours."""
+    path = folder / "noise.sqlite3"
+    path.write_bytes(os.urandom(5000))
+    yield path
+    path = folder / "other.sqlite3"
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE something (a)")
+        db.commit()
+    yield path
+    path = folder / "newer.sqlite3"
+    Ledger(path).close()
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {VERSION + 1}")
+    yield path
+    path = folder / "torn.sqlite3"
+    ledger = Ledger(path)
+    for i in range(200):
+        ledger.record(f"{i}-7-7-3x3-5-7-7-1-1x1-1x1-1x1-0-NCHW-FP32-F", False, result_of())
+    ledger.close()
+    content = path.read_bytes()
+    path.write_bytes(content[:len(content) // 2])
+    yield path
+    path = folder / "folder.sqlite3"
+    path.mkdir()
+    yield path
+
+
+def test_a_broken_ledger_stops_nothing(tmp_path, caplog):
+    for path in broken_ledgers(tmp_path):
+        caplog.clear()
+        ledger = Ledger(path)
+        assert ledger.path is None
+        assert "is not used" in caplog.text
+        assert ledger.record(TWICE, False, result_of())
+        assert ledger.counts()["result"] == 1
+        ledger.close()
+        with pytest.raises(MIOpenError):
+            existing(path)
+    with pytest.raises(BadParmError):
+        existing(tmp_path / "nothing")
+
+
+def test_a_ledger_that_fails_later_stops_nothing(tmp_path, caplog):
+    ledger = Ledger(tmp_path / "ledger.sqlite3")
+    ledger.record(TWICE, False, result_of())
+    ledger._db.execute("DROP TABLE result")
+    ledger.record(ONCE[0], False, result_of(ONCE[0]))
+    assert "is not used" in caplog.text
+    assert ledger.record(ONCE[1], False, result_of(ONCE[1]))
+    ledger.close()
+
+
+def test_two_writers(tmp_path):
+    ledgers = [Ledger(tmp_path / "ledger.sqlite3") for _ in range(2)]
+
+    def write(ledger):
+        return sum(ledger.record(f"{i}-7-7-3x3-5-7-7-1-1x1-1x1-1x1-0-NCHW-FP32-F", False, result_of())
+                   for i in range(1, 101))
+
+    new = [write(ledger) for ledger in ledgers]
+    assert new == [100, 0]
+    assert ledgers[0].counts()["result"] == ledgers[0].counts()["task"] == 100
+    for ledger in ledgers:
+        ledger.close()
+
+
+def test_exports_of_a_ledger(tmp_path, user_folder, capsys):
+    lanes = LocalLanes([LocalLane("host", 0, 60.0, CLOCK)])
+    path = tmp_path / "ledger.sqlite3"
+    ledger = Ledger(path)
+    Scheduler(lanes, ledger, dict.fromkeys([TWICE, *ONCE], 1.0), Nobody()).run()
+    lanes.close()
+    ledger.close()
+    for ending, count in ((".fdb.txt", 3), (".db.txt", 0), (".jsonl", 3), (".fdb.txt.bz2", 3)):
+        out = tmp_path / f"out{ending}"
+        assert cli.main(["db", "export", str(path), str(out), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["records"] == count
+    assert cli.main(["db", "verify", str(tmp_path / "out.fdb.txt")]) == 0
+    host = devices.find("host")
+    for line in (tmp_path / "out.fdb.txt").read_bytes().splitlines():
+        key, items = records.split(line)
+        assert store.of(host).user_find.get(key) == items, "the user's database has the same record"
+        times = {item.solver: item.time for item in records.read_find(items).items}
+        assert times == {solver: pytest.approx(tune_clock.clock(key.decode(), solver, (), 0), rel=1e-5)
+                         for solver in times}
+    for arguments in ((path, tmp_path / "out.txt"), (path, tmp_path / "a.jsonl", "--device", "other")):
+        assert cli.main(["db", "export", *map(str, arguments)]) == 2
+
+
+# Children
+
+
+def test_a_station(user_folder):
+    station = Station("host", CLOCK)
+    about = station.run("describe", 60)["done"]
+    assert about["device"] == devices.find("host").name
+    looked = station.run("look", 60, keys=[TWICE, "nonsense"], search=False)["done"]
+    assert looked[0]["known"] is False
+    assert looked[0]["gain_ms"] > 0
+    assert "number of fields" in looked[1]["why"] or "key" in looked[1]["why"]
+    result = station.run("measure", 60, key=TWICE, search=False)["done"]
+    solver = result["after"]["solver"]
+    assert result["after"]["ms"] == tune_clock.clock(TWICE, solver, (), 0)
+    assert result["before"]["solver"] == solver
+    assert station.run("time", 60, key=TWICE, solver=solver)["done"] == {"ms": result["after"]["ms"]}
+    assert "why" in station.run("time", 60, key=TWICE, solver="nonsense")
+    assert station.run("look", 60, keys=[TWICE], search=False)["done"][0]["known"] is True
+    assert "why" in station.run("measure", 60, key="nonsense", search=False)
+    os.kill(about["pid"], signal.SIGKILL)
+    assert "SIGKILL" in station.run("measure", 60, key=TWICE, search=False)["died"]
+    assert station.run("describe", 60)["done"]["pid"] != about["pid"]
+    station.close()
+    with pytest.raises(MIOpenError):
+        Station("no such device").run("describe", 60)
+
+
+def test_a_measurement_that_takes_too_long_ends_its_child(user_folder):
+    station = Station("host", "test_tune:endless")
+    began = time.monotonic()
+    answer = station.run("measure", 1, key=TWICE, search=False)
+    assert "no answer within 1 s" in answer["died"]
+    assert time.monotonic() - began < 30
+    station.close()
+
+
+def endless(*_):
+    time.sleep(600)
+
+
+def test_a_child_ends_with_its_parent(user_folder):
+    code = f"""
+import os, sys, threading, time
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+from miopyx.tools.tune.station import Station
+station = Station("host", "test_tune:endless")
+print(station.run("describe", 60)["done"]["pid"], flush=True)
+threading.Thread(target=station.run, args=("measure", 600), kwargs={{"key": {TWICE!r}, "search": False}}).start()
+time.sleep(1)
+os.kill(os.getpid(), 9)
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", code], stdout=subprocess.PIPE, text=True, check=False)
+    child = int(done.stdout)
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        try:
+            os.kill(child, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    pytest.fail("the child lives on")
+
+
+def test_gains_are_larger_where_the_guess_is_worse():
+    table = SimpleNamespace(spread=lambda offer: offer)
+
+    def gain(times, spread):
+        candidates = [SimpleNamespace(time=t, measured=False, source="costs", offer=spread) for t in times]
+        bench = SimpleNamespace(handle=SimpleNamespace(device=None))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(measure._costs, "of", lambda _: table)
+            return measure.Bench._gain(bench, SimpleNamespace(problem=None), candidates)
+
+    assert gain([1.0, 1.1], 0.3) > gain([1.0, 1.1], 0.1) > gain([1.0, 3.0], 0.1) >= 0
+    assert gain([2.0, 2.2], 0.3) == pytest.approx(2 * gain([1.0, 1.1], 0.3))
+
+
+# The scheduler
+
+
+class Nobody:
+    def __init__(self):
+        self.totals, self.ended = 0, []
+
+    def total(self, tasks):
+        self.totals += tasks
+
+    def done(self, device, key, result, why):
+        self.ended.append((key, why))
+
+
+class FakeLane:
+    """A lane whose jobs are functions of the test's, in threads."""
+
+    depth = 2
+
+    def __init__(self, name, behaviour=None, overlap=True, compilers=2, ms=1.0):
+        self.ms = ms
+        self.name, self.device, self.overlap, self.compilers = name, DEVICE, overlap, compilers
+        self.behaviour = behaviour or (lambda key: {"done": result_of(key)})
+        self.one, self.many = ThreadPoolExecutor(1), ThreadPoolExecutor(compilers or 1)
+        self.measured, self.log, self.most = [], [], 0
+        self.given = self.together = 0
+        self.closed = False
+
+    def submit(self, job, **arguments):
+        if job in ("look", "time"):
+            future = Future()
+            future.set_result({"done": {"ms": self.ms} if job == "time" else [
+                {"known": False, "gain_ms": float(key.split("-")[0])} for key in arguments["keys"]]})
+            return future
+        if job == "compile":
+            return self.many.submit(self.compile, arguments["key"])
+        self.given += 1
+        self.most = max(self.most, self.given)
+        return self.one.submit(self.measure, arguments["key"])
+
+    def compile(self, key):
+        self.together += self.given > 0
+        self.log.append(("compile", key))
+        return {"done": {"failed": 0}}
+
+    def measure(self, key):
+        self.log.append(("measure", key))
+        try:
+            answer = self.behaviour(key)
+            if "done" in answer:
+                self.measured.append(key)
+            return answer
+        finally:
+            self.given -= 1
+
+    def close(self):
+        self.closed = True
+
+
+class FakeLanes:
+    def __init__(self, lanes):
+        self.lanes = list(lanes)
+
+    def alive(self):
+        return list(self.lanes)
+
+    def close(self):
+        pass
+
+
+def many(count):
+    return {f"{i + 1}-7-7-3x3-5-7-7-1-1x1-1x1-1x1-0-NCHW-FP32-F": 1.0 for i in range(count)}
+
+
+def test_devices_of_a_kind_are_compared():
+    lanes = [FakeLane(name, ms=ms) for name, ms in zip("abcd", (1.0, 1.01, 1.3, 0.99), strict=True)]
+    ledger = Ledger(None)
+    summary = Scheduler(FakeLanes(lanes), ledger, many(12), Nobody()).run()
+    assert list(summary.clocks) == [DEVICE]
+    assert list(summary.clocks[DEVICE].values()) == [1.0, 1.01, 1.3, 0.99]
+    assert [line.split(":")[0] for line in outliers(summary.clocks[DEVICE])] == ["c #2"]
+    assert "29% slower" in outliers(summary.clocks[DEVICE])[0]
+    assert ledger._rows("SELECT count(*) FROM clock")[0][0] == 4
+    assert not Scheduler(FakeLanes([FakeLane("a")]), ledger, many(12), Nobody()).run().clocks
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_best_first_and_compiled_before(overlap):
+    lane = FakeLane("a", lambda key: time.sleep(0.005) or {"done": result_of(key)}, overlap=overlap)
+    ledger, watcher = Ledger(None), Nobody()
+    weights = many(40)
+    summary = Scheduler(FakeLanes([lane]), ledger, weights, watcher).run()
+    assert len(summary.results) == len(lane.measured) == watcher.totals == len(watcher.ended) == 40
+    assert (summary.ended_by, summary.left, summary.failed) == ("all", 0, [])
+    for key in weights:
+        assert lane.log.index(("compile", key)) < lane.log.index(("measure", key))
+    first = [int(key.split("-")[0]) for key in lane.measured[:10]]
+    assert min(first) > 20, f"{first}: the most promising first"
+    if not overlap:  # never one while the other runs
+        jobs = [job for job, _ in lane.log]
+        turns = [job for i, job in enumerate(jobs) if i == 0 or jobs[i - 1] != job]
+        assert turns == ["compile", "measure"] * 5
+        assert not lane.together
+    assert ledger.counts()["attempt"] == 40
+    assert lane.most <= lane.depth
+
+
+def test_lanes_share_and_nothing_is_measured_twice():
+    lanes = [FakeLane(name, lambda key: time.sleep(0.01) or {"done": result_of(key)}) for name in "abc"]
+    summary = Scheduler(FakeLanes(lanes), Ledger(None), many(60), Nobody()).run()
+    assert len(summary.results) == 60
+    assert sorted(key for lane in lanes for key in lane.measured) == sorted(many(60))
+    assert all(lane.measured for lane in lanes)
+
+
+def test_a_lane_that_goes_loses_nothing():
+    gate = threading.Event()
+
+    def stuck(key):
+        gate.wait(20)
+        return {"done": result_of(key, ms=5.0)}
+
+    good, bad = FakeLane("good"), FakeLane("bad", stuck)
+    lanes = FakeLanes([bad])
+    threading.Timer(0.5, lambda: setattr(lanes, "lanes", [good])).start()
+    ledger = Ledger(None)
+    summary = Scheduler(lanes, ledger, many(10), Nobody(), databases=False).run()
+    assert len(summary.results) == 10
+    assert len(good.measured) == 10
+    assert summary.lost >= 2
+    assert not summary.failed
+    gate.set()
+    assert ledger.counts()["result"] == 10
+    assert ledger._rows("SELECT count(*) FROM attempt WHERE outcome = 'lost'")[0][0] >= 1
+
+
+def test_a_lane_that_breaks_is_left():
+    def broken(_):
+        raise UnknownError("the device fell off")
+
+    good, bad = FakeLane("good", lambda key: time.sleep(0.02) or {"done": result_of(key)}), FakeLane("bad", broken)
+    summary = Scheduler(FakeLanes([bad, good]), Ledger(None), many(10), Nobody()).run()
+    assert len(summary.results) == 10
+    assert bad.closed
+    with pytest.raises(UnknownError, match="fell off"):
+        Scheduler(FakeLanes([FakeLane("bad", broken)]), Ledger(None), many(3), Nobody()).run()
+
+
+def test_a_problem_that_kills_is_left_after_two_tries():
+    def deadly(key):
+        if key.startswith("3-"):
+            return {"died": "the measuring process died with SIGSEGV"}
+        return {"why": "refused"} if key.startswith("4-") else {"done": result_of(key)}
+
+    lane, ledger, weights = FakeLane("a", deadly), Ledger(None), many(6)
+    summary = Scheduler(FakeLanes([lane]), ledger, weights, Nobody()).run()
+    assert len(summary.results) == 4
+    assert sorted(why for _, why in summary.failed) == ["refused", "the measuring process died with SIGSEGV"]
+    assert sum(key.startswith("3-") for job, key in lane.log if job == "measure") == TRIES
+    assert sum(key.startswith("4-") for job, key in lane.log if job == "measure") == 1
+    tried = list(lane.log)
+    again = Scheduler(FakeLanes([lane]), ledger, weights, Nobody(), databases=False).run()
+    assert (len(again.results), again.known, len(again.failed)) == (0, 4, 2)
+    assert lane.log == tried, "nor in another run"
+    ledger.retry()
+    assert len(Scheduler(FakeLanes([FakeLane("b")]), ledger, weights, Nobody(), databases=False).run().results) == 2
+
+
+def test_the_budget_ends_it():
+    lane = FakeLane("a", lambda key: time.sleep(0.05) or {"done": result_of(key)})
+    summary = Scheduler(FakeLanes([lane]), Ledger(None), many(500), Nobody(), budget=0.5).run()
+    assert summary.ended_by == "budget"
+    assert 2 <= len(summary.results) < 30
+    assert summary.left == 500 - len(summary.results)
+
+
+# The command
+
+
+def run(*arguments, code=0, **environment):
+    done = subprocess.run([sys.executable, "-P", "-m", "miopyx", "tune", *map(str, arguments)],
+                          env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def test_a_second_run_does_nothing(listed, user_folder):
+    first = json.loads(run(listed, "--device", "host", "--json").stdout)
+    assert (first["problems"], first["measured"], first["known"], first["failed"]) == (3, 3, 0, [])
+    assert {row["weight"] for row in first["layers"]} == {1, 2}
+    assert all(row["before"] > 0 < row["after"] for row in first["layers"])
+    with contextlib.closing(existing(user_folder / "tune.sqlite3")) as ledger:
+        before = ledger.counts()
+    second = run(listed, "--device", "host")
+    assert "3 problems: 0 measured, 3 known before, 0 failed, 0 left" in second.stdout
+    with contextlib.closing(existing(user_folder / "tune.sqlite3")) as ledger:
+        assert ledger.counts() == before
+    with Handle("host") as handle:
+        problem = _key.parse_find_key(TWICE.encode())
+        assert find.is_known(Survey(handle, problem), False)
+
+
+def test_on_a_device_with_programs(listed, user_folder, opencl_name):
+    found = json.loads(run(listed, "--device", opencl_name, "--json").stdout)
+    assert (found["measured"], found["failed"]) == (3, [])
+    found = json.loads(run(listed, "--device", opencl_name, "--json").stdout)
+    assert (found["measured"], found["known"]) == (0, 3)
+
+
+def test_a_search(listed, user_folder, opencl_name):
+    limits = {"MIOPEN_DEBUG_TUNING_ITERATIONS_MAX": "2"}
+    found = json.loads(run(listed, "--device", opencl_name, "--exhaustive", "--json", **limits).stdout)
+    assert (found["measured"], found["failed"]) == (3, [])
+    with contextlib.closing(existing(user_folder / "tune.sqlite3")) as ledger:
+        (device, _), = ledger.devices()
+        assert ledger.perf_lines(device)
+    found = json.loads(run(listed, "--device", opencl_name, "--exhaustive", "--json", **limits).stdout)
+    assert (found["measured"], found["known"]) == (0, 3)
+
+
+def test_an_interrupt_keeps_everything(tmp_path, user_folder):
+    path = tmp_path / "long.txt"
+    path.write_text("".join(f"conv -n 1 -c {c} -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -F 1\n" for c in range(1, 200)))
+    process = subprocess.Popen([sys.executable, "-P", "-m", "miopyx", "tune", str(path), "--device", "host"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for _ in range(3):
+        process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "interrupted" in out
+    measured = int(out.partition(" problems: ")[2].split()[0])
+    assert 3 <= measured < 199
+    with contextlib.closing(existing(user_folder / "tune.sqlite3")) as ledger:
+        assert ledger.counts()["result"] == measured
+    files = list(user_folder.glob("*.ufdb.txt"))
+    # One may have been measured and written by the child, and not have been told any more.
+    assert measured <= len(files[0].read_bytes().splitlines()) <= measured + 1
+    rest = json.loads(run(path, "--device", "host", "--json", "--budget", "1s").stdout)
+    assert measured <= rest["known"] <= measured + 1
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    ([], "what shall be tuned"), (["no such list"], "No such file"), (["resnet50", "--device", "nonsense"], "device"),
+    (["--from-log", "nowhere"], "No such file"), (["a.onnx"], "a.onnx"), (["a.pt2"], "a.pt2"),
+    (["resnet50", "--budget", "soon"], "no time"), (["resnet50", "--batch", "0"], "no number"),
+    (["resnet50", "--dtype", "int3"], "none of bfloat16"),
+    (["resnet50", "--directions", "X"], "letters"), (["resnet50", "--jobs", "-1"], "no number"),
+    (["resnet50", "--scheduler", "tcp://127.0.0.1:1", "--device", "host"], "beside --scheduler")])
+def test_bad_input_is_code_2(arguments, words, capsys, monkeypatch, tmp_path, user_folder):
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = cli.main(["tune", *arguments])
+    except SystemExit as e:
+        code = e.code
+    assert code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_broken_ledger_of_the_command(listed, user_folder, tmp_path):
+    path = tmp_path / "broken"
+    path.write_bytes(os.urandom(4096))
+    found = json.loads(run(listed, "--device", "host", "--ledger", path, "--json").stdout)
+    assert (found["measured"], found["ledger"]) == (3, None)
+    assert json.loads(run(listed, "--device", "host", "--ledger", path, "--json").stdout)["known"] == 3
+
+
+def test_the_table_sums_up():
+    wanted = [sources.Wanted(key, 2.0, "list", f"layer {key}") for key in many(60)]
+    rows = show.rows(wanted, [(key, result_of(key, ms=1.0)) for key in many(60)])
+    lines = show.table(rows)
+    assert len(lines) == 1 + show._ROWS + 2
+    assert lines[-1].split() == ["all", "120", "240", "120", "2.00x"]
+    assert "20 more" in lines[-2]
+    assert "A -> B" in lines[1]
+
+
+def test_two_that_tune_take_turns(user_folder):
+    """While somebody measures on the device a measurement waits, and its limit does not count meanwhile."""
+    with Handle("host") as handle, measure._device_lock(handle):
+        station = Station("host", CLOCK)
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(
+            station.run("measure", 2, key=TWICE, search=False)))
+        thread.start()
+        thread.join(4)
+        assert thread.is_alive()
+    thread.join(60)
+    assert "done" in answers[0]
+    station.close()
+
+
+def test_a_problem_of_no_solver_fails_once(user_folder):
+    """What the device cannot run is said, not tried again and again."""
+    conv = ConvolutionDescriptor((0, 0))
+    x, w = TensorDescriptor("float32", (1, 2, 4, 4)), TensorDescriptor("float32", (3, 2, 1, 1))
+    key = _key.find_key(ConvProblem(0, x, w, TensorDescriptor("float32", (1, 3, 4, 4)), conv)).decode()
+    station = Station("host", CLOCK)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MIOPEN_DEBUG_FIND_ONLY_SOLVER", "ConvDirectNaiveConvFwd")
+        answer = station.run("measure", 60, key=key, search=False)
+    station.close()
+    assert "why" in answer

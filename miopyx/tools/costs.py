@@ -97,6 +97,11 @@ def read_measurements(arguments: argparse.Namespace) -> tuple[
     return problems, made, f"{made}, {len(problems)} problems", _networks(arguments.lists)
 
 
+def keys_of(path: Path) -> frozenset[bytes]:
+    """Return the keys of a file's problems."""
+    return frozenset(str(row["key"]).encode() for row in _rows(path))
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Carry out a parsed `miopyx costs` command; return the exit code."""
     try:

@@ -18,6 +18,7 @@ from miopyx.choose import _costs, _model
 from miopyx.choose._costs import ANY_BITS
 from miopyx.database import tables
 from miopyx.errors import MIOpenError, NotInitializedError
+from miopyx.problem import _key
 from miopyx.solvers import registry
 
 from . import costs
@@ -82,6 +83,7 @@ def add_command(commands: Any) -> None:
         "print what the choices cost on networks that were not fitted, and write the model.  Needs miopyx[train].")
     costs.add_measurements(parser)
     parser.add_argument("-o", "--out", type=Path, metavar="OUT", help="write the model, as FAMILY.model")
+    parser.add_argument("--judge", type=Path, metavar="FILE", help="one of the files: only its problems are judged")
     parser.set_defaults(run=run)
 
 
@@ -90,7 +92,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         problems, made, about, networks = costs.read_measurements(arguments)
         folds = costs.folds(problems, networks)
-        judged, margin = judge(problems, folds)
+        only = None if arguments.judge is None else costs.keys_of(arguments.judge)
+        judged, margin = judge(problems, folds, only)
         if arguments.out is not None:
             grown = grow(problems)._replace(margin=margin)
             data = encode(about, grown)
@@ -256,15 +259,18 @@ def _index_times(problem: Measured) -> Times:
     return {name: -index for name, index in problem.indexes.items()}
 
 
-def judge(problems: Sequence[Measured], folds: Mapping[frozenset[str], Sequence[int]]) -> tuple[
-        dict[str, Judged], float]:
+def judge(problems: Sequence[Measured], folds: Mapping[frozenset[str], Sequence[int]],
+          only: frozenset[bytes] | None = None) -> tuple[dict[str, Judged], float]:
     """Return what choices cost by the index, by cost tables and by models that saw none of a problem's networks.
 
     Where a model is unsure its table chooses, and where that has no answer the index.  The margin is the one with the
-    least mean regret.  Problems that one solver takes count, too.
+    least mean regret.  Problems that one solver takes count, too; of some keys only those, if `only` has them.
     """
     tables_, models = {}, {}
-    for names, indexes in folds.items():
+    for names, all_indexes in folds.items():
+        indexes = [i for i in all_indexes if only is None or _key.find_key(problems[i].problem) in only]
+        if not indexes:
+            continue
         apart = {i for other, some in folds.items() if other & names for i in some}
         grown = grow([problem for i, problem in enumerate(problems) if i not in apart])
         by_table, by_model = _table_times(grown.lines), _model_times(grown)
@@ -278,8 +284,8 @@ def judge(problems: Sequence[Measured], folds: Mapping[frozenset[str], Sequence[
     ways = {margin: by(margin) for margin in MARGINS}
     margin = min(ways, key=lambda m: (float(ways[m].regrets.mean()) if ways[m].regrets.size else 0, m))
     return {"throughput index": _judged(problems, dict.fromkeys(tables_), dict.fromkeys(tables_)),
-            "cost table": _judged(problems, tables_, tables_), "model": ways[margin], "Find, twice": _again(problems)
-            }, margin
+            "cost table": _judged(problems, tables_, tables_), "model": ways[margin], "Find, twice": _again(
+                problems[i] for i in tables_)}, margin
 
 
 def _again(problems: Iterable[Measured]) -> Judged:

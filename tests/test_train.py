@@ -261,6 +261,7 @@ def test_a_model_ranks_first(h200, give, setting, system_folder):
     assert [c.time for c in usual] == sorted(c.time for c in usual)
     times = _model.of(h200.device).predict([c.offer for c in usual])
     assert [c.time * 1e3 for c in usual] == pytest.approx(times)
+    assert all(_ranking.spread(c) == 0.1 for c in usual)
     assert ranked[len(usual):] == [c for c in ranked if c.solver.last_resort]
     assert _ranking.ranked_by(Survey(h200, problem)) == f"the model {path} (made up)"
     setting(MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK="0")

@@ -369,14 +369,11 @@ os.kill(os.getpid(), 9)
 
 
 def test_gains_are_larger_where_the_guess_is_worse():
-    table = SimpleNamespace(spread=lambda offer: offer)
-
     def gain(times, spread):
-        candidates = [SimpleNamespace(time=t, measured=False, source="costs", offer=spread) for t in times]
-        bench = SimpleNamespace(handle=SimpleNamespace(device=None))
+        candidates = [SimpleNamespace(time=t, measured=False, predicted=True, spread=spread) for t in times]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(measure._costs, "of", lambda _: table)
-            return measure.Bench._gain(bench, SimpleNamespace(problem=None), candidates)
+            patch.setattr(measure._ranking, "spread", lambda candidate: candidate.spread)
+            return measure.Bench._gain(None, SimpleNamespace(problem=None), candidates)
 
     assert gain([1.0, 1.1], 0.3) > gain([1.0, 1.1], 0.1) > gain([1.0, 3.0], 0.1) >= 0
     assert gain([2.0, 2.2], 0.3) == pytest.approx(2 * gain([1.0, 1.1], 0.3))

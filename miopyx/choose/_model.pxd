@@ -37,6 +37,7 @@ cdef class Model:
 
     cdef int _set(self, list lines, bytes nodes) except -1
     cdef Py_ssize_t _plant(self, Trees trees, int count, Py_ssize_t first, Py_ssize_t last) except -1
+    cdef double error_of(self, Offer offer) except? -2
     cdef int times(self, list offers, list found) except -1
 
 

@@ -265,11 +265,10 @@ cdef class Model:
                     if not self.low[i] <= numbers[i] <= self.high[i]:
                         return 0
             trees = self.trees.get(offer.solver.id)
-            error = self.table.spread_of(offer)
             if trees is not None:
                 _of_solver(offer, time, terms, numbers)
                 time *= exp(trees.value(numbers))
-                error = trees.error
+            error = self.error_of(offer)
             found.append(time)
             if best < 0 or time < best:
                 second, second_error, best, best_error = best, best_error, time, error
@@ -277,6 +276,15 @@ cdef class Model:
                 second, second_error = time, error
         error = sqrt(best_error * best_error + second_error * second_error)
         return 0 if second > 0 and log(second / best) < self.margin * error else 1
+
+    cdef double error_of(self, Offer offer) except? -2:
+        cdef Trees trees = self.trees.get(offer.solver.id)
+        return self.table.spread_of(offer) if trees is None else trees.error
+
+    def error(self, Offer offer not None):
+        """Return how far predictions were off, as the spread of the times' logarithm; None where nothing is known."""
+        error = self.error_of(offer)
+        return None if error < 0 else error
 
     def predict(self, list offers not None):
         """Return the microseconds of some offers of one problem, -1 for last resorts; None where it is unsure."""

@@ -314,6 +314,15 @@ cdef list _by_model(Survey survey):
     return _ranked(offers, times, "model") if model.times(offers, times) else []
 
 
+def spread(Candidate candidate not None):
+    """Return how far a predicted time is off, as the spread of its logarithm; None for what is no prediction."""
+    if candidate.source == "model":
+        return model_of(candidate.offer.device).error(candidate.offer)
+    if candidate.source == "costs":
+        return table_of(candidate.offer.device).spread(candidate.offer)
+    return None
+
+
 def by_model(Survey survey not None):
     """Return what can run a problem, best first by the times that the device's model predicts.
 

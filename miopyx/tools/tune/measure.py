@@ -20,7 +20,7 @@ import numpy as np
 import miopyx
 from miopyx._core import Offer
 from miopyx.api import _convolution
-from miopyx.choose import _costs, _ranking, find, measurements, preparing
+from miopyx.choose import _ranking, find, measurements, preparing
 from miopyx.choose._survey import Survey
 from miopyx.database import records, store
 from miopyx.database.records import FindItem
@@ -93,19 +93,16 @@ class Bench:
     def _gain(self, survey: Survey, ordered: list[_ranking.Candidate]) -> float:
         """Return the milliseconds that the present first choice is expected to lose against the best.
 
-        Each predicted time is off by a factor whose spread the cost table knows; the difference to the least of them
+        Each predicted time is off by a factor whose spread is known; the difference to the least of them
         is what measuring finds out, in the mean over draws that are the same for all problems.
         """
-        table = _costs.of(self.handle.device)
         means, spreads = [], []
         for candidate in ordered:
-            spread = _STALE if candidate.measured else None
-            if candidate.source == "costs" and table is not None:
-                spread = table.spread(candidate.offer)
+            spread = _STALE if candidate.measured else _ranking.spread(candidate)
             if spread is not None:
                 means.append(candidate.time)
                 spreads.append(spread)
-        if not means or ordered[0].source not in ("found", "user", "system", "costs"):
+        if not (ordered[0].measured or ordered[0].predicted):
             return _UNKNOWN_SHARE * survey.problem.flops / _FLOPS_A_MS
         draws = np.random.default_rng(1).standard_normal((_DRAWS, len(means)))
         times = np.array(means) * np.exp(draws * np.array(spreads))

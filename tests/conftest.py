@@ -35,7 +35,7 @@ import pytest  # noqa: E402
 from problems import resident, write_costs  # noqa: E402
 
 import miopyx  # noqa: E402
-from miopyx.choose import _costs  # noqa: E402
+from miopyx.choose import _costs, _model  # noqa: E402
 from miopyx.device import devices  # noqa: E402
 from miopyx.runtime import programs  # noqa: E402
 from miopyx.values import config  # noqa: E402
@@ -378,20 +378,23 @@ def h200(cpu, pretend):
     handle = pretend(cpu.device.name, name="nv-sm90_132", kind="gpu", runtime="nvidia", isa="sm90", compute_units=132,
                      local_mem=49152, max_alloc=35 << 30,
                      extensions=cpu.device.info.extensions | {"cl_nv_device_attribute_query"})
-    _costs.forget()
-    _costs.of(handle.device)  # read before a test names other folders
+    for tables in (_costs, _model):
+        tables.forget()
+        tables.of(handle.device)  # read before a test names other folders
     return handle
 
 
 @pytest.fixture
 def system_folder(tmp_path, setting):
-    """Let this test begin without databases of the system's, cost tables included; return their folder."""
+    """Let this test begin without databases of the system's, cost tables and models included; return their folder."""
     folder = tmp_path / "system"
     folder.mkdir()
     setting(MIOPEN_SYSTEM_DB_PATH=folder)
     _costs.forget()
+    _model.forget()
     yield folder
     _costs.forget()
+    _model.forget()
 
 
 @pytest.fixture(params=["no table", "cost table"])

@@ -206,7 +206,7 @@ def test_the_command(capsys, tmp_path, monkeypatch, info):
     assert found["NvRNN"] == pytest.approx(HOPPER, rel=0.02)
     assert about.startswith(f"device {devices.find('host').name}, driver ")
     assert "these rates: " in capsys.readouterr().out
-    assert cli.main(["rates", "-d", "host", "-o", str(tmp_path / "no" / "folder")]) == 2
+    assert cli.main(["rates", "-d", "host", "-o", str(out / "below a file")]) == 2
 
 
 def test_a_device_without_these_kernels(device_name, capsys, tmp_path):

@@ -200,6 +200,7 @@ def test_what_trees_see_is_what_is_there(h200):
     assert seen["x_pixels"] == pytest.approx(math.log2(f["h"] * f["w"]))
     assert seen["x_bytes"] == pytest.approx(math.log2(2 * f["n"] * f["c"] * f["h"] * f["w"]))
     assert seen["products"] == pytest.approx(math.log2(f["n"] * f["ho"] * f["wo"] * f["k"] * f["c"] / 2 * 15))
+    assert seen["z"] == 1
     assert seen["compute_units"] == pytest.approx(math.log2(132))
     assert seen["x_padded_4"] == pytest.approx(math.prod(math.ceil(f[a] / 4) * 4 / f[a] for a in "hw"))
     assert seen["k_padded"] == pytest.approx(math.ceil(f["k"] / 2 / 16) * 16 / (f["k"] / 2))
@@ -323,6 +324,14 @@ def test_better_than_table_and_index_on_networks_apart(capsys, tmp_path):
     assert judged["model"]["within 5 %"] > judged["cost table"]["within 5 %"] > judged["throughput index"]["within 5 %"]
     assert judged["model"]["mean"] < judged["cost table"]["mean"]
     assert _model.read(out).about.endswith(f", {len(some)} problems")
+
+
+def test_volumes_are_not_images():
+    """CPUs' was fitted to images alone: the depth of a filter is beyond it."""
+    bounds = {words[0]: words[1:] for words in map(str.split, (ROOT / "miopyx" / "db" / "pocl-cpu.model").read_bytes(
+        ).partition(b"\nend\n")[0].decode().splitlines()) if words[0] in ("low", "high")}
+    at = _model.OF_PROBLEM_NAMES.index("z")
+    assert [float(bounds[word][at]) for word in ("low", "high")] == [1, 1]
 
 
 def test_the_command_refuses(capsys, tmp_path, monkeypatch):

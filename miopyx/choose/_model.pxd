@@ -7,8 +7,8 @@ from ._costs cimport CostTable
 from ._survey cimport Survey
 
 cdef enum:
-    OF_PROBLEM = 35                    # numbers that say what a problem is, and on which device
-    BOUNDS = 34                        # of them, those that a model is unsure beyond
+    OF_PROBLEM = 36                    # numbers that say what a problem is, and on which device
+    BOUNDS = 35                        # of them, those that a model is unsure beyond
     MOST_NUMBERS = 64                  # of a problem and a solver
 
 # A node's right child stands `right` nodes behind it, its left child right behind it; a leaf's value is what it adds.
@@ -37,7 +37,7 @@ cdef class Model:
 
     cdef int _set(self, list lines, bytes nodes) except -1
     cdef Py_ssize_t _plant(self, Trees trees, int count, Py_ssize_t first, Py_ssize_t last) except -1
-    cdef double error_of(self, Offer offer) except? -2
+    cdef double error_of(self, Trees trees, Offer offer) except? -2
     cdef int times(self, list offers, list found) except -1
 
 

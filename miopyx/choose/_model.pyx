@@ -47,7 +47,7 @@ OF_PROBLEM_NAMES = (
     "n", "c", "k", "x_pixels", "y_pixels", "taps", "r", "s", "x_width", "y_width", "groups", "pads", "strides",
     "dilations", "products", "rows", "depth", "x_bytes", "y_bytes", "w_bytes", "products_per_byte", "rows_left",
     "k_left", "c_left", "k_padded", "c_padded", "x_padded_2", "x_padded_4", "y_padded_2", "y_padded_4", "y_tiles",
-    "bits", "channels_last", "vector_bytes", "compute_units")
+    "bits", "channels_last", "z", "vector_bytes", "compute_units")
 NAMES = OF_PROBLEM_NAMES + ("predicted", "index") + tuple([f"term {i}" for i in range(MOST_TERMS)])
 cdef enum:
     PREDICTED = OF_PROBLEM             # the logarithm of the cost table's time
@@ -91,8 +91,9 @@ cdef void _of_problem(Device dev, const mx_conv_problem* p, float* number) noexc
     # Neither is 2, which nothing was fitted to.
     number[32] = 0 if is_packed(&p.x) and is_packed(&p.y) else 1 if (
         is_channels_last(&p.x) or p.x.len[1] == 1) and (is_channels_last(&p.y) or p.y.len[1] == 1) else 2
-    number[33] = dev.vector_bytes
-    number[34] = _log(dev.compute_units)
+    number[33] = p.w.len[2]
+    number[34] = dev.vector_bytes
+    number[35] = _log(dev.compute_units)
 
 
 cdef float _padded(const mx_tensor* t, int64_t tile) noexcept nogil:
@@ -156,11 +157,7 @@ cdef class Model:
         from zlib import crc32
 
         cdef Py_ssize_t start, seal = max(0, len(data) - 4)
-        head, _, _ = data.partition(b"\n")
-        if not head.startswith(b"miopyx model "):
-            raise ValueError("another kind of file")
-        if head != b"miopyx model %d" % VERSION:
-            raise ValueError(f"version {head[13:33].decode('ascii', 'replace')}")
+        tables.require_kind(data, KIND, VERSION)
         if len(data) > LIMIT:
             raise ValueError(f"more than {LIMIT} bytes")
         if data[seal:] != pack("<I", crc32(data[:seal])):
@@ -268,7 +265,7 @@ cdef class Model:
             if trees is not None:
                 _of_solver(offer, time, terms, numbers)
                 time *= exp(trees.value(numbers))
-            error = self.error_of(offer)
+            error = self.error_of(trees, offer)
             found.append(time)
             if best < 0 or time < best:
                 second, second_error, best, best_error = best, best_error, time, error
@@ -277,13 +274,12 @@ cdef class Model:
         error = sqrt(best_error * best_error + second_error * second_error)
         return 0 if second > 0 and log(second / best) < self.margin * error else 1
 
-    cdef double error_of(self, Offer offer) except? -2:
-        cdef Trees trees = self.trees.get(offer.solver.id)
+    cdef double error_of(self, Trees trees, Offer offer) except? -2:
         return self.table.spread_of(offer) if trees is None else trees.error
 
     def error(self, Offer offer not None):
         """Return how far predictions were off, as the spread of the times' logarithm; None where nothing is known."""
-        error = self.error_of(offer)
+        error = self.error_of(self.trees.get(offer.solver.id), offer)
         return None if error < 0 else error
 
     def predict(self, list offers not None):

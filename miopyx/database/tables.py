@@ -51,6 +51,16 @@ def put(path: Path, data: bytes) -> None:
         raise OSError(errno.EIO, "cannot be written", str(path))
 
 
+def require_kind(data: bytes, kind: str, version: int) -> None:
+    """Raise ValueError unless a file's first line says that it is of a kind and version."""
+    first, _, _ = data.partition(b"\n")
+    start = f"miopyx {kind}".encode()
+    if not first.startswith(start + b" "):
+        raise ValueError("another kind of file")
+    if first != b"%b %d" % (start, version):
+        raise ValueError(f"version {first[len(start) + 1:][:20].decode('ascii', 'replace')}")
+
+
 def read(path: Path, kind: str, version: int) -> tuple[str, list[str]]:
     """Return where a file's numbers come from, and its lines.
 
@@ -64,12 +74,7 @@ def read(path: Path, kind: str, version: int) -> tuple[str, list[str]]:
 
     with open(path, "rb", buffering=0) as file:
         data = file.read()
-    first, _, _ = data.partition(b"\n")
-    start = f"miopyx {kind}".encode()
-    if not first.startswith(start + b" "):
-        raise ValueError("another kind of file")
-    if first != b"%b %d" % (start, version):
-        raise ValueError(f"version {first[len(start) + 1:][:20].decode('ascii', 'replace')}")
+    require_kind(data, kind, version)
     seal = max(0, len(data) - 10)
     if data[seal:] != b"#%08x\n" % zlib.crc32(data[:seal]):
         raise ValueError("its checksum is another")

@@ -3,8 +3,9 @@
     python bench/two_devices.py cuda:0 cuda:1 [LIST ...] [--batch 32] [--dtype float16] [--layout nhwc]
 
 A first run fills the cache of programs; then one device measures everything, and both do, each run with databases of
-its own.  Choices are compared by the second run's own times: where the runs chose differently, how much slower the
-first one's choice was there.
+its own.  Prints how many times as fast both are, as whole commands and from the first measurement to the last.
+Choices are compared by the second run's own times: where the runs chose differently, how much slower the first one's
+choice was there.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -29,9 +31,18 @@ def tune(options: argparse.Namespace, devices: list[str], folder: Path) -> tuple
     for device in devices:
         words += ["--device", device]
     began = time.monotonic()
-    done = subprocess.run(words, env={**os.environ, "MIOPEN_USER_DB_PATH": str(folder)}, stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL, check=False)
+    done = subprocess.run(words, env={**os.environ, "MIOPEN_USER_DB_PATH": str(folder)}, capture_output=True, text=True,
+                          check=False)
+    if not done.stdout:
+        sys.exit(done.stderr)
     return time.monotonic() - began, json.loads(done.stdout), folder / "tune.sqlite3"
+
+
+def measuring(ledger: Path) -> float:
+    """Return the seconds from the beginning of the first measurement to the end of the last."""
+    with sqlite3.connect(ledger) as book:
+        first, last = book.execute("SELECT min(at - seconds), max(at) FROM attempt WHERE job = 'measure'").fetchone()
+    return float(last - first)
 
 
 def choices(ledger: Path) -> dict[str, dict[str, float]]:
@@ -62,15 +73,16 @@ def main() -> None:
         for run, devices in (("cold", [first]), ("one", [first]), ("two", [first, second])):
             runs[run] = tune(options, devices, folder / run)
             seconds, found, _ = runs[run]
-            print(f"{run}: {seconds:.1f} s, {found['measured']} measured, {len(found['failed'])} failed, "
-                  f"{found['clocks'] or ''}", flush=True)
+            print(f"{run}: {seconds:.1f} s, {measuring(runs[run][2]):.1f} of them measuring, {found['measured']} "
+                  f"measured, {len(found['failed'])} failed, {found['clocks'] or ''}", flush=True)
         one, two = (choices(runs[run][2]) for run in ("one", "two"))
         worse = []
         for key, times in two.items():
             best, other = min(times, key=times.__getitem__), min(one[key], key=one[key].__getitem__)
             if best != other:
                 worse.append((times[other] / times[best] - 1 if other in times else float("inf"), key, best, other))
-        print(f"throughput of two over one: {runs['one'][0] / runs['two'][0]:.2f}; {len(two)} problems, "
+        print(f"throughput of two over one: {runs['one'][0] / runs['two'][0]:.2f}, measuring "
+              f"{measuring(runs['one'][2]) / measuring(runs['two'][2]):.2f}; {len(two)} problems, "
               f"{len(worse)} chosen differently, {sum(by > 0.02 for by, *_ in worse)} by more than 2 %")
         for by, key, best, other in sorted(worse, reverse=True)[:10]:
             print(f"  {by:.1%} {key}: {best}, with one {other}")

@@ -15,7 +15,7 @@ import pytest
 
 import miopyx
 from miopyx._core import KernelSpec
-from miopyx.choose import _ranking, _survey, compile_child, compiling
+from miopyx.choose import _ranking, _survey, compile_child, compiling, find
 from miopyx.choose.compiling import ahead
 from miopyx.device import probing
 from miopyx.errors import BadParmError, InvalidValueError
@@ -363,6 +363,24 @@ def test_programs_of_many_convolutions(fresh):
     assert all(fresh.has_program(spec) for spec in wanted)
     fresh.build_ahead(calls)
     fresh.build_ahead([])
+
+
+def test_what_a_find_times_is_built_once(fresh, opencl_name, compiled):
+    """Ahead of a Find in another process: the second time nothing is even loaded, unless its entry is broken."""
+    x, w = miopyx.TensorDescriptor("float32", (2, 8, 9, 7)), miopyx.TensorDescriptor("float32", (16, 8, 3, 3))
+    conv = miopyx.ConvolutionDescriptor((1, 1))
+    problem = ConvProblem(0, x, w, miopyx.TensorDescriptor("float32", conv.output_lens(x, w)), conv)
+    assert find.build_ahead(_survey.Survey(fresh, problem)) == 0
+    programs.store()
+    assert compiled["source"] + compiled["children"] > 0
+    before = dict(compiled)
+    with miopyx.Handle(opencl_name) as handle:
+        assert find.build_ahead(_survey.Survey(handle, problem)) == 0
+        assert compiled == before
+        entry = next(path for path in Path(os.environ["MIOPEN_CUSTOM_CACHE_DIR"]).rglob("*.bin"))
+        entry.write_bytes(entry.read_bytes()[:-1])
+        assert find.build_ahead(_survey.Survey(handle, problem)) == 0
+        assert compiled["source"] == before["source"] + 1
 
 
 class TestWay:

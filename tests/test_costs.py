@@ -341,7 +341,7 @@ def test_no_worse_than_the_index_was(tmp_path):
     """
     rows = [json.loads(line) for path in (MEASUREMENTS, GROUPED, MODERN, LATER, DIRECT, EIGHT, SIGNALS)
             for line in bz2.decompress(path.read_bytes()).decode().splitlines()]
-    device, _ = costs._device(rows)
+    (device,) = costs.devices_of(rows)[0].values()
     problems = costs.measured(rows, device)
     shipped = ROOT / "miopyx" / "db" / "nv-sm90.costs.txt"
     table, lines = _costs.read(shipped), costs.fit(problems)
@@ -432,19 +432,27 @@ def test_files_that_are_no_measurements(capsys, tmp_path, content):
     assert cli.main(["costs", str(tmp_path / "nothing")]) == 2
 
 
-def test_devices_do_not_mix(tmp_path):
+def test_kinds_of_devices_do_not_mix(tmp_path):
+    """GPUs of one runtime do, and each has problems of its own; a name that says nothing of a device is refused."""
     rows = [json.loads(row) for row in some_rows(2)]
     rows[1]["device"] = "nv-sm80_108"
-    with pytest.raises(BadParmError, match="several devices"):
-        costs._device(rows)
-    with pytest.raises(MIOpenError, match="not a device of this machine"):
-        costs._device([{**rows[0], "device": "pocl-nowhere_3"}])
+    found, made = costs.devices_of(rows)
+    assert sorted(found) == ["nv-sm80_108", "nv-sm90_132"]
+    assert made.startswith("devices nv-sm80_108, nv-sm90_132, driver ")
+    rows[1]["device"] = "pocl-epyc-haswell-pthread_4"
+    with pytest.raises(BadParmError, match="several kinds"):
+        costs.devices_of(rows)
+    cpu = costs.devices_of(rows[1:])[0]["pocl-epyc-haswell-pthread_4"]
+    assert (cpu.is_cpu, cpu.vector_bytes, cpu.compute_units) == (True, 32, 4)
+    for name in ("intel-arc_512", "pocl_3", "nv-sm90_x", ""):
+        with pytest.raises(MIOpenError, match="not a device of this machine"):
+            costs.devices_of([{**rows[0], "device": name}])
 
 
 def test_layers_of_a_network_are_not_seen():
     """No table that judges a layer was fitted to it, nor to another of its networks."""
     rows = [json.loads(row) for row in some_rows(600)]
-    device, _ = costs._device(rows)
+    (device,) = costs.devices_of(rows)[0].values()
     problems = costs.measured(rows, device)
     layers = sorted({problem.layer for problem in problems})
     networks = {layer: frozenset("AB" if i % 3 == 0 else "A" if i % 3 == 1 else "B") for i, layer in enumerate(layers)}

@@ -166,7 +166,7 @@ def measured():
     rows = [json.loads(line) for line in bz2.decompress(MEASUREMENTS.read_bytes()).decode().splitlines()]
     some = {row["key"] for row in rows[::40]}
     rows = [row for row in rows if row["key"] in some]
-    device, _ = costs._device(rows)
+    (device,) = costs.devices_of(rows)[0].values()
     return costs.measured(rows, device), device
 
 

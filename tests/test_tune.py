@@ -398,8 +398,8 @@ class FakeLane:
 
     depth = 2
 
-    def __init__(self, name, behaviour=None, overlap=True, compilers=2, ms=1.0):
-        self.ms = ms
+    def __init__(self, name, behaviour=None, overlap=True, compilers=2, ms=1.0, built=lambda key: False):
+        self.ms, self.built = ms, built
         self.name, self.device, self.overlap, self.compilers = name, DEVICE, overlap, compilers
         self.behaviour = behaviour or (lambda key: {"done": result_of(key)})
         self.one, self.many = ThreadPoolExecutor(1), ThreadPoolExecutor(compilers or 1)
@@ -411,7 +411,8 @@ class FakeLane:
         if job in ("look", "time"):
             future = Future()
             future.set_result({"done": {"ms": self.ms} if job == "time" else [
-                {"known": False, "gain_ms": float(key.split("-")[0])} for key in arguments["keys"]]})
+                {"known": False, "gain_ms": float(key.split("-")[0]), "built": self.built(key)}
+                for key in arguments["keys"]]})
             return future
         if job == "compile":
             return self.many.submit(self.compile, arguments["key"])
@@ -484,6 +485,26 @@ def test_best_first_and_compiled_before(overlap):
         assert not lane.together
     assert ledger.counts()["attempt"] == 40
     assert lane.most <= lane.depth
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("databases", [False, True])
+def test_what_is_built_needs_no_compiler(overlap, databases):
+    """On one machine: it is measured at once, the rest is compiled; on a fleet each machine has a cache of its own."""
+    lane = FakeLane("a", lambda key: time.sleep(0.005) or {"done": result_of(key)}, overlap=overlap,
+                    built=lambda key: int(key.split("-")[0]) % 3 > 0)
+    weights = many(30)
+    summary = Scheduler(FakeLanes([lane]), Ledger(None), weights, Nobody(), databases=databases).run()
+    assert sorted(lane.measured) == sorted(weights)
+    assert (len(summary.results), summary.left) == (30, 0)
+    compiled = sorted(key for job, key in lane.log if job == "compile")
+    assert compiled == sorted(key for key in weights if not (databases and lane.built(key)))
+    for key in compiled:
+        assert lane.log.index(("compile", key)) < lane.log.index(("measure", key))
+    if databases:
+        assert lane.built(lane.measured[0]), "nothing waits for the compiler"
+    if not overlap:
+        assert not lane.together
 
 
 def test_lanes_share_and_nothing_is_measured_twice():

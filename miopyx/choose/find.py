@@ -26,6 +26,7 @@ from miopyx.errors import (
     UnknownError,
 )
 from miopyx.problem._problem import ConvProblem
+from miopyx.runtime import programs
 from miopyx.values import _learnt, config
 from miopyx.values.configurations import config_text
 
@@ -246,9 +247,20 @@ def _worthy(pick: _Pick, search: bool) -> tuple[list[Offer], list[Offer]]:
 def build_ahead(survey: Survey) -> int:
     """Build the programs of what `time_solvers` would time; return how many solvers could not be built.
 
-    A Find in another process then meets them in the cache.
+    A Find in another process then meets them in the cache; those that are there already are not even loaded.
     """
-    return len(_compile_ahead(survey.handle, _worthy(_pick(survey, sys.maxsize, False), False)[1]))
+    return len(_compile_ahead(survey.handle, _unbuilt(survey)))
+
+
+def is_built(survey: Survey) -> bool:
+    """Whether the cache has all that `build_ahead` would build."""
+    return not any(_unbuilt(survey).values())
+
+
+def _unbuilt(survey: Survey) -> dict[int, set[KernelSpec]]:
+    specs = _specs(survey.handle, _worthy(_pick(survey, sys.maxsize, False), False)[1])
+    return {number: {spec for spec in wanted if not programs.is_cached(survey.device, spec.file, spec.options)}
+            for number, wanted in specs.items()}
 
 
 def is_known(survey: Survey, search: bool) -> bool:
@@ -278,7 +290,7 @@ class _Trial:
 
     def time_all(self, offers: list[Offer]) -> None:
         """Compile the programs of some offers side by side, then time them in turn."""
-        broken = _compile_ahead(self.handle, offers)
+        broken = _compile_ahead(self.handle, _specs(self.handle, offers))
         if config.get("MIOPEN_DEBUG_COMPILE_ONLY"):
             return
         for offer in offers:
@@ -394,15 +406,20 @@ def _run_off(handle: Handle, run: Run, timed: list[Candidate]) -> list[Candidate
     return sorted([*close, *timed[len(close):]], key=lambda c: c.time)
 
 
-def _compile_ahead(handle: Handle, offers: list[Offer]) -> dict[int, str]:
-    """Build the programs of some offers side by side; return why, for the ids of those that cannot be built."""
-    from . import compiling
-
+def _specs(handle: Handle, offers: list[Offer]) -> dict[int, set[KernelSpec]]:
+    """Return the kernels that some offers need, by the ids of their solvers, where the handle has no invoker yet."""
     specs: dict[int, set[KernelSpec]] = {}
     for offer in offers:
         if handle.invoker(offer.problem, offer.solver.id) is None:
             solution = offer.solution(tuned_config(offer))
             specs[offer.solver.id] = {step.spec for step in solution.steps if step.spec is not None}
+    return specs
+
+
+def _compile_ahead(handle: Handle, specs: dict[int, set[KernelSpec]]) -> dict[int, str]:
+    """Build some solvers' programs side by side; return why, for the ids of those that cannot be built."""
+    from . import compiling
+
     failures = {(f.spec.file, f.spec.options): f.why for f in compiling.ahead(handle, set().union(*specs.values()))}
     return {number: failures[spec.file, spec.options] for number, wanted in specs.items() for spec in wanted
             if (spec.file, spec.options) in failures}

@@ -196,6 +196,15 @@ def cached(device: Device, file: str, options: str) -> Program | None:
         return None
 
 
+def is_cached(device: Device, file: str, options: str) -> bool:
+    """Whether the cache has the program, whole; nothing is loaded, so the driver may still refuse it."""
+    folder = _folder()
+    if folder is None:
+        return False
+    head = header(device.info, file, options)
+    return read_entry(_path(folder, head), head) is not None
+
+
 def adopt(device: Device, file: str, options: str, binary: bytes) -> Program:
     """Return the program of a binary that another process just built for this device, and store it.
 

@@ -44,11 +44,12 @@ Table = _costs.CostTable
 
 
 class Measured(NamedTuple):
-    """A problem with its solvers' microseconds, what those that can run it count, their indexes, what a model sees.
+    """A problem of a device with its solvers' microseconds, what those that run it count, indexes, what a model sees.
 
     `twice` has the first and the last times, where all solvers were timed twice.
     """
 
+    device: str
     problem: ConvProblem
     layer: Layer
     direction: int
@@ -81,7 +82,8 @@ def add_command(commands: Any) -> None:
 
 def add_measurements(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that `read_measurements` reads."""
-    parser.add_argument("file", nargs="+", type=Path, metavar="FILE", help="JSON lines, plain or .bz2, of one device")
+    parser.add_argument("file", nargs="+", type=Path, metavar="FILE",
+                        help="JSON lines, plain or .bz2, of one device or several of a kind")
     parser.add_argument("--lists", nargs="+", default=[], metavar="LIST",
                         help="MIOpenDriver's command lines; the word before the first _ of a file's name is its "
                         "network, which is left out of the fit that is judged on it (default: a fifth of the layers)")
@@ -92,8 +94,9 @@ def read_measurements(arguments: argparse.Namespace) -> tuple[
         list[Measured], str, str, dict[Layer, frozenset[str]]]:
     """Return the measured problems, where they come from, the same with their number, and networks by layer."""
     rows = [row for path in arguments.file for row in _rows(path)]
-    device, made = _device(rows)
-    problems = measured(rows, device)
+    found, made = devices_of(rows)
+    problems = [problem for name, device in found.items()
+                for problem in measured((row for row in rows if row["device"] == name), device)]
     return problems, made, f"{made}, {len(problems)} problems", _networks(arguments.lists)
 
 
@@ -137,26 +140,39 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         raise BadParmError(f"no measurements: {e}", "file", str(path), "JSON lines of MIOPYX_MEASUREMENTS") from None
 
 
-def _device(rows: Sequence[dict[str, Any]]) -> tuple[Device, str]:
-    """Return the device that was measured, and where the times come from in words."""
-    names = {str(row["device"]) for row in rows}
-    if len(names) != 1:
-        raise BadParmError("times of several devices, or none", "file", ", ".join(sorted(names)) or "nothing",
-                           "measurements of one device")
-    name = names.pop()
-    build, driver, _ = max(str(row["stamp"]) for row in rows).split("/")
-    info = next((info for info in devices.candidates() if info.name == name), None) or _pretended(name)
-    return Device(info), f"device {name}, driver {driver}, kernels {build}"
+def devices_of(rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Device], str]:
+    """Return the devices that were measured, by name, and where the times come from in words.
+
+    Raises
+    ------
+    BadParmError
+        For no rows, devices whose times have no model in common, and what is no device of this machine, no GPU of
+        NVIDIA or AMD and no CPU under PoCL.
+    """
+    names = sorted({str(row["device"]) for row in rows})
+    known = {info.name: info for info in devices.candidates()}
+    infos = [known.get(name) or _pretended(name) for name in names]
+    if len({_model.file_names(info)[-1] for info in infos}) != 1:
+        raise BadParmError("times of devices of several kinds, or none", "file", ", ".join(names) or "nothing",
+                           "measurements of one device, or of several of a runtime and kind")
+    stamps = [max(str(row["stamp"]) for row in rows if row["device"] == name).split("/") for name in names]
+    drivers, builds = (", ".join(sorted({stamp[i] for stamp in stamps})) for i in (1, 0))
+    return ({info.name: Device(info) for info in infos},
+            f"device{'s' * (len(names) > 1)} {', '.join(names)}, driver {drivers}, kernels {builds}")
 
 
 def _pretended(name: str) -> DeviceInfo:
-    """Return what solvers ask of an NVIDIA or AMD GPU that this machine has not."""
+    """Return what solvers ask of a GPU, or of a CPU under PoCL, that this machine has not."""
     stem, _, units = name.rpartition("_")
-    vendor, _, isa = stem.partition("-")
-    if vendor not in ("nv", "amd"):
+    vendor, *words = stem.split("-")
+    if vendor not in ("nv", "amd", "pocl") or not words or not units.isdecimal():
         raise BadParmError("not a device of this machine", "device", name, "a device that `miopyx doctor` shows")
-    return devices.find("host")._replace(
-        name=name, kind="gpu", runtime={"nv": "nvidia", "amd": "amd"}[vendor], isa=isa, compute_units=int(units),
+    host = devices.find("host")
+    if vendor == "pocl":  # its name has the CPU's, what code is compiled for, and PoCL's driver
+        return host._replace(name=name, kind="cpu", runtime="pocl", isa="-".join(words[1:-1]), compute_units=int(units),
+                             max_work_group_size=4096, local_mem=1 << 20, max_alloc=2 << 30, fp16=False)
+    return host._replace(
+        name=name, kind="gpu", runtime={"nv": "nvidia", "amd": "amd"}[vendor], isa=words[0], compute_units=int(units),
         max_work_group_size=1024, local_mem=49152, max_alloc=32 << 30, global_mem=128 << 30, host_unified=False,
         extensions=frozenset({"cl_nv_device_attribute_query"} if vendor == "nv" else ()))
 
@@ -189,7 +205,7 @@ def _measured(problem: ConvProblem, times: dict[str, list[float]], device: Devic
     twice = None
     if some and all(len(found) > 1 for found in some.values()):
         twice = {name: found[0] for name, found in some.items()}, {name: found[-1] for name, found in some.items()}
-    return Measured(problem, tuple(features[name] for name in _LAYER), features["direction"], bits,
+    return Measured(device.name, problem, tuple(features[name] for name in _LAYER), features["direction"], bits,
                     {name: min(found) for name, found in some.items()}, terms, indexes,
                     np.array(numbers or [0.0] * len(_model.OF_PROBLEM_NAMES)), twice)
 

@@ -264,9 +264,12 @@ def judge(problems: Sequence[Measured], folds: Mapping[frozenset[str], Sequence[
     """Return what choices cost by the index, by cost tables and by models that saw none of a problem's networks.
 
     Where a model is unsure its table chooses, and where that has no answer the index.  The margin is the one with the
-    least mean regret.  Problems that one solver takes count, too; of some keys only those, if `only` has them.
+    least mean regret.  Of several devices there are models, too, that saw no time of a problem's device; they have no
+    table behind them, as on a device that is not of the family.  Problems that one solver takes count, too; of some
+    keys only those, if `only` has them.
     """
-    tables_, models = {}, {}
+    devices = sorted({problem.device for problem in problems})
+    tables_, models, strangers = {}, {}, {}
     for names, all_indexes in folds.items():
         indexes = [i for i in all_indexes if only is None or _key.find_key(problems[i].problem) in only]
         if not indexes:
@@ -276,16 +279,28 @@ def judge(problems: Sequence[Measured], folds: Mapping[frozenset[str], Sequence[
         by_table, by_model = _table_times(grown.lines), _model_times(grown)
         for i in indexes:
             tables_[i], models[i] = by_table(problems[i]), by_model(problems[i])
+        for device in devices if len(devices) > 1 else ():
+            by_model = _model_times(grow([problem for i, problem in enumerate(problems)
+                                          if i not in apart and problem.device != device]))
+            strangers |= {i: by_model(problems[i]) for i in indexes if problems[i].device == device}
 
-    def by(margin: float) -> Judged:
-        answers = {i: None if found is None or found[1] < margin else found[0] for i, found in models.items()}
-        return _judged(problems, answers, tables_)
-
-    ways = {margin: by(margin) for margin in MARGINS}
+    nothing: dict[int, Times | None] = dict.fromkeys(tables_)
+    ways = {margin: _judged(problems, _sure(models, margin), tables_) for margin in MARGINS}
     margin = min(ways, key=lambda m: (float(ways[m].regrets.mean()) if ways[m].regrets.size else 0, m))
-    return {"throughput index": _judged(problems, dict.fromkeys(tables_), dict.fromkeys(tables_)),
-            "cost table": _judged(problems, tables_, tables_), "model": ways[margin], "Find, twice": _again(
-                problems[i] for i in tables_)}, margin
+    found = {"throughput index": _judged(problems, nothing, nothing),
+             "cost table": _judged(problems, tables_, tables_), "model": ways[margin]}
+    for device in devices if len(devices) > 1 else ():
+        mine = {i: answer for i, answer in strangers.items() if problems[i].device == device}
+        found[f"{device}: index"] = _judged(problems, dict.fromkeys(mine), nothing)
+        found[f"{device}: model"] = _judged(problems, _sure({i: models[i] for i in mine}, margin), tables_)
+        found[f"{device}, unseen"] = _judged(problems, _sure(mine, margin), nothing)
+    found["Find, twice"] = _again(problems[i] for i in tables_)
+    return found, margin
+
+
+def _sure(models: Mapping[int, tuple[Times, float] | None], margin: float) -> dict[int, Times | None]:
+    """Return the answers of a model that is unsure where the two best are closer than a margin."""
+    return {i: None if found is None or found[1] < margin else found[0] for i, found in models.items()}
 
 
 def _again(problems: Iterable[Measured]) -> Judged:
@@ -319,9 +334,10 @@ def text(report: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the report as a table."""
     titles = ("problems", "right", "within 5 %", "mean", "most", "unsure", "not measured")
     widths = {title: max(len(title) + 2, 9) for title in titles}
-    lines = [f"{'':<18}" + "".join(f"{title:>{widths[title]}}" for title in titles)]
+    first = max(map(len, report))
+    lines = [" " * first + "".join(f"{title:>{widths[title]}}" for title in titles)]
     for way, row in report.items():
-        lines.append(f"{way:<18}" + "".join(f"{_cell(row[title]):>{widths[title]}}" for title in titles))
+        lines.append(f"{way:<{first}}" + "".join(f"{_cell(row[title]):>{widths[title]}}" for title in titles))
     return lines
 
 

@@ -16,9 +16,9 @@ cdef enum:
 
 
 # What any solver's time is made of: launches, images, 10^9 products, megabytes of x, w, y and a
-# column matrix, and how deep rounds of tiles of 64 x 64 over the compute units are.
+# column matrix, how deep rounds of tiles of 64 x 64 over the compute units are, and the products by its index.
 cdef struct terms_t:
-    double launch, images, products, x, w, y, columns, depth
+    double launch, images, products, x, w, y, columns, depth, indexed
 
 cdef enum:
     MOST_TERMS = 16

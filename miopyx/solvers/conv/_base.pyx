@@ -17,7 +17,7 @@ from miopyx.values._types cimport (
 
 from miopyx.errors import BadParmError
 
-cdef tuple GENERIC_TERMS = ("launch", "images", "products", "x", "w", "y", "columns", "depth")
+cdef tuple GENERIC_TERMS = ("launch", "images", "products", "x", "w", "y", "columns", "depth", "indexed")
 
 cdef inline const mx_conv_problem* _struct_of(Device dev, Problem problem) except NULL:
     if dev is None:
@@ -45,7 +45,12 @@ cdef class ConvOffer(Offer):
         return (<ConvSolver> self.solver).steps(self.device, self.p, config)
 
     cdef void cost_terms(self, double* terms) noexcept:
-        (<ConvSolver> self.solver).cost_terms(self.device, self.p, terms)
+        cdef ConvSolver solver = self.solver
+        cdef terms_t* t = <terms_t*> terms
+        solver.cost_terms(self.device, self.p, terms)
+        # What a solver's index knows of a problem's shape, as time.
+        if solver.cost_names is GENERIC_TERMS and self.index > 0:
+            t.indexed = t.products / self.index
 
     def terms(self):
         """Return what takes time by name, which a device's cost table has microseconds of."""

@@ -74,7 +74,10 @@ class Bench:
     # Looking
 
     def look(self, keys: list[str], search: bool) -> list[dict[str, Any]]:
-        """Return, for each problem, whether the databases know it, and what measuring it may gain in milliseconds."""
+        """Return, for each problem, whether the databases know it, what measuring it may gain, whether it is built.
+
+        Gains are in milliseconds; of a problem that is built, all programs that measuring it takes are in the cache.
+        """
         database = store.of(self.handle.device.info)
         database.refresh()
         return [self._look(key, search) for key in keys]
@@ -88,7 +91,9 @@ class Bench:
             return {"why": str(e)}
         if not ordered:
             return {"why": "no solver of this device runs it"}
-        return {"known": known, "gain_ms": 0.0 if known else self._gain(survey, ordered)}
+        if known:
+            return {"known": True, "gain_ms": 0.0}
+        return {"known": False, "gain_ms": self._gain(survey, ordered), "built": find.is_built(survey)}
 
     def _gain(self, survey: Survey, ordered: list[_ranking.Candidate]) -> float:
         """Return the milliseconds that the present first choice is expected to lose against the best.
@@ -210,26 +215,32 @@ def _output(problem: ConvProblem) -> int:
 
 
 class _Memory:
-    """Buffers that grow, by name, full of random numbers of a type.
+    """Buffers that grow, by name and type, full of random numbers.
 
     Results are never operands: after a few problems they would be infinite, and solvers look into what is not finite.
     """
 
     def __init__(self, handle: miopyx.Handle) -> None:
         self.handle = handle
-        self.held: dict[str, tuple[str, int, Any]] = {}
+        self.held: dict[tuple[str, str], tuple[int, Any]] = {}
 
     def get(self, name: str, size: int, dtype: str) -> Any:
-        held = self.held.get(name)
-        if held is None or held[0] != dtype or held[1] < size:
-            self.held.pop(name, None)
+        held = self.held.get((name, dtype))
+        if held is None or held[0] < size:
+            self.held.pop((name, dtype), None)
             kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
             count = -(-max(size, 1) // kind.itemsize)
             rng = np.random.default_rng()
             some = (rng.integers(-4, 5, min(count, _TILE)) if kind.kind in "iu"
                     else rng.standard_normal(min(count, _TILE), np.float32)).astype(kind)
-            held = self.held[name] = dtype, size, self.handle.upload(np.resize(some, count))
-        return held[2]
+            data = np.resize(some, count)
+            try:
+                buffer = self.handle.upload(data)
+            except MIOpenError:  # what other problems needed may be in the way
+                self.held.clear()
+                buffer = self.handle.upload(data)
+            held = self.held[name, dtype] = size, buffer
+        return held[1]
 
 
 def _named(text: str) -> Any:

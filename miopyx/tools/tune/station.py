@@ -17,7 +17,7 @@ from miopyx.device import probing
 from miopyx.errors import UnknownError
 
 _START_SECONDS = 300
-_JOBS = 250           # of a child, which keeps what it built; the next one takes over
+_JOBS = 1000          # of a child, which keeps what it built; the next one takes over
 _FOREVER = 7 * 86400  # to wait for others who measure on the device
 
 

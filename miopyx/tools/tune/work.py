@@ -152,11 +152,10 @@ class _Pool:
     device: Device
     looks: deque[list[str]] = field(default_factory=deque)
     looking: int = 0
-    waiting: list[tuple[float, int, Task]] = field(default_factory=list)  # a heap, the most promising first
+    # Heaps, the most promising first: what is to be compiled, and what needs no compiler.
+    waiting: list[tuple[float, int, Task]] = field(default_factory=list)
+    built: list[tuple[float, int, Task]] = field(default_factory=list)
     open: int = 0  # tasks that are neither done nor given up
-
-    def pop(self) -> Task:
-        return heapq.heappop(self.waiting)[-1]
 
 
 @dataclass
@@ -338,7 +337,7 @@ class Scheduler:
             self._wait(hand.pool, task)
 
     def _wait(self, pool: _Pool, task: Task) -> None:
-        heapq.heappush(pool.waiting, (-task.gain, next(self.numbers), task))
+        heapq.heappush(pool.built if task.compiled else pool.waiting, (-task.gain, next(self.numbers), task))
 
     # Jobs
 
@@ -363,22 +362,23 @@ class Scheduler:
         else:  # a CPU does not measure and compile at a time
             room = 0 if hand.compiling or hand.ready or hand.measuring else _BATCH * lane.compilers
         for _ in range(min(room, len(pool.waiting))):
-            task = pool.pop()
+            task = heapq.heappop(pool.waiting)[-1]
             self._give(hand, "compile", task, key=task.key)
 
     def _next(self, hand: _Hand) -> Task | None:
-        """Return what a lane measures next: what was compiled for it; where that takes no time, anything."""
+        """Return what a lane measures next: of what was compiled for it or needs no compiler the most promising."""
+        pool = hand.pool
         if hand.compiling and not hand.lane.overlap:
             return None
-        if hand.ready:
+        heaps = [heap for heap in (pool.built, () if hand.lane.compilers else pool.waiting) if heap]
+        best = min(heaps, key=lambda heap: heap[0], default=None)
+        if hand.ready and (best is None or hand.ready[0].gain >= best[0][-1].gain):
             return hand.ready.popleft()
-        if hand.pool.waiting:
-            if not hand.lane.compilers or hand.pool.waiting[0][-1].compiled:
-                return hand.pool.pop()
+        if best is not None:
+            return heapq.heappop(best)[-1]
+        if hand.compiling or pool.waiting:
             return None
-        if hand.compiling:
-            return None
-        others = [other for other in self.hands.values() if other.pool is hand.pool and other.ready]
+        others = [other for other in self.hands.values() if other.pool is pool and other.ready]
         return max(others, key=lambda other: len(other.ready)).ready.pop() if others else None
 
     def _left_ms(self) -> float | None:
@@ -436,7 +436,9 @@ class Scheduler:
                 self.summary.known += 1
             else:
                 weight = self.weights[key]
-                task = Task(key, weight, weight * one["gain_ms"])
+                # Another machine's cache says nothing of this one's.
+                built = self.databases and one.get("built", False)
+                task = Task(key, weight, weight * one["gain_ms"], compiled=built)
                 self._wait(pool, task)
                 opened.append(key)
         pool.open += len(opened)

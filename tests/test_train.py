@@ -41,7 +41,7 @@ def tree(*nodes):
 
 def lines_of(solvers, trees=(), margin=0.0, low=-1e9, high=1e9, launch=10.0):
     """The text of a model: a launch of each solver costs as much; trees are their solver's name, number and nodes."""
-    count = _model.BOUNDED
+    count = len(_model.OF_PROBLEM_NAMES)
     return [f"margin {margin}", " ".join(["low", *[repr(low)] * count]), " ".join(["high", *[repr(high)] * count]),
             *(f"cost {solver.name} 0 0.1 9 {solver.cost_names[0]}={launch}" for solver in solvers),
             *(f"trees {name} 0.1 {number} {size}" for name, number, size in trees)]
@@ -99,8 +99,11 @@ def test_a_good_file(h200):
         (b"\nend\n", b"\nfin\n"), (b"margin 0.0", b"margin x"), (b"margin 0.0", b"margin -1"), (b"margin 0.0\n", b""),
         (b"low -1", b"low nan -1"), (b"low ", b"low 1 "), (b"high ", b"hi "), (b"0.1 9 launch", b"0.1 launch"),
         (b"launch=10.0", b"launch=-1"), (b"0.1 1 3", b"0.1 1 4"), (b"0.1 1 3", b"0.1 2 3"), (b"0.1 1 3", b"0.1 1 2"),
+        (b"margin 0.0", b"margin"), (b"margin 0.0", b"margin 0 0"), (b" 0 0.1 9 launch", b" 99999999999 0.1 9 launch"),
+        (b" 0 0.1 9 launch", b" 24 0.1 9 launch"), (b" 0 0.1 9 launch=10.0", b""), (b"trees", b"trees trees"),
         (b"0.1 1 3", b"0.1 -1 3"), (b"0.1 1 3", b"0.1 99999999999 3"), (b"0.1 1 3", b"inf 1 3"), (b"made up", b"\xff"),
     ]),
+    resealed(b"miopyx model 1\nend\n0000"), resealed(b"miopyx model 1\n\nend\n0000"),
     *(_model.sealed("made up", lines_of(CONV, [("NvPairsFwd", 1, 3)]), nodes) for nodes in [
         STUMP[:-8], STUMP + STUMP, b"", STUMP[:-1],
         tree((0.5, 0, 1), (-1.0, LEAF, 0), (2.0, LEAF, 0)), tree((0.5, 0, 3), (-1.0, LEAF, 0), (2.0, LEAF, 0)),
@@ -175,10 +178,10 @@ def test_trees_are_those_that_were_grown(measured, h200):
     problems, device = measured
     grown = train.grow(problems[::2])
     assert grown.boosters
-    model, times, sure = _model.Model(train.encode("made up", grown)), train._model_times(grown), 0
-    for problem in problems:
+    model, sure = _model.Model(train.encode("made up", grown)), 0
+    for problem, want in zip(problems, train._model_times(grown, problems), strict=True):
         some = [solver.offer(device, problem.problem) for solver in registry.CONV if solver.name in problem.terms]
-        want, got = times(problem), model.predict(some)
+        got = model.predict(some)
         assert (want is None) == (got is None)
         if want is not None:
             sure += 1
@@ -200,7 +203,7 @@ def test_what_trees_see_is_what_is_there(h200):
     assert seen["x_pixels"] == pytest.approx(math.log2(f["h"] * f["w"]))
     assert seen["x_bytes"] == pytest.approx(math.log2(2 * f["n"] * f["c"] * f["h"] * f["w"]))
     assert seen["products"] == pytest.approx(math.log2(f["n"] * f["ho"] * f["wo"] * f["k"] * f["c"] / 2 * 15))
-    assert seen["z"] == 1
+    assert seen["deepest"] == 1
     assert seen["compute_units"] == pytest.approx(math.log2(132))
     assert seen["x_padded_4"] == pytest.approx(math.prod(math.ceil(f[a] / 4) * 4 / f[a] for a in "hw"))
     assert seen["k_padded"] == pytest.approx(math.ceil(f["k"] / 2 / 16) * 16 / (f["k"] / 2))
@@ -211,7 +214,7 @@ def test_what_trees_see_is_what_is_there(h200):
 
 def test_unsure_outside_of_what_was_fitted(h200):
     some = offers(h200)
-    numbers = _model.numbers(some[0])[:_model.BOUNDED]
+    numbers = _model.numbers(some[0])
     text = lines_of(CONV)
     for i, value in enumerate(numbers):
         for word, beyond in (("low", np.nextafter(np.float32(value), np.float32(np.inf))),
@@ -303,12 +306,38 @@ def test_a_devices_files(cpu):
 # Learning
 
 
-def test_the_shipped_model():
-    """Within its limits, and of this build: every solver that a measured problem has is known."""
-    data = shipped().read_bytes()
-    assert len(data) <= 300_000
-    model = _model.read(shipped())
-    assert model.table.path == str(shipped())
+SHIPPED = {
+    "nv-sm90": [f"{name}-measurements.jsonl.bz2" for name in (
+        "h200", "h200-grouped", "h200-random", "h100-modern", "h100-taps-tf32", "h100-tf32-direct", "h100-float8",
+        "h100-signals")],
+    "pocl-xeon-skylake-avx512-pthread": ["xeon-avx512-measurements.jsonl.bz2"],
+    "pocl-epyc-skylake-avx512-pthread": ["epyc-avx512-measurements.jsonl.bz2"],
+    "pocl-epyc-haswell-pthread": ["epyc-avx2-measurements.jsonl.bz2"],
+}
+SHIPPED["pocl-cpu"] = [file for name, files in SHIPPED.items() if name.startswith("pocl") for file in files]
+
+
+def test_all_shipped_models_are_tested():
+    assert {path.stem for path in (ROOT / "miopyx" / "db").glob("*.model")} == set(SHIPPED)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_model(name):
+    """Within its limits, of this build, and sure of what it was fitted to, on the device that was measured."""
+    path = ROOT / "miopyx" / "db" / f"{name}.model"
+    assert path.stat().st_size <= 300_000
+    model, known = _model.read(path), 0
+    for file in SHIPPED[name]:
+        rows = [json.loads(line) for line in bz2.decompress((RESULTS / file).read_bytes()).decode().splitlines()]
+        some = {*list(dict.fromkeys(row["key"] for row in rows))[::41]}
+        rows = [row for row in rows if row["key"] in some]
+        (device,) = costs.devices_of(rows)[0].values()
+        assert name in {file.removesuffix(".model") for file in _model.file_names(device.info)}
+        for problem in costs.measured(rows, device):
+            offers = [registry.BY_NAME[solver].offer(device, problem.problem) for solver in problem.terms]
+            assert not problem.times or model.predict(offers) is not None, problem.problem
+            known += bool(problem.times)
+    assert known > 50
 
 
 @pytest.mark.long
@@ -326,12 +355,21 @@ def test_better_than_table_and_index_on_networks_apart(capsys, tmp_path):
     assert _model.read(out).about.endswith(f", {len(some)} problems")
 
 
-def test_volumes_are_not_images():
-    """CPUs' was fitted to images alone: the depth of a filter is beyond it."""
-    bounds = {words[0]: words[1:] for words in map(str.split, (ROOT / "miopyx" / "db" / "pocl-cpu.model").read_bytes(
-        ).partition(b"\nend\n")[0].decode().splitlines()) if words[0] in ("low", "high")}
-    at = _model.OF_PROBLEM_NAMES.index("z")
-    assert [float(bounds[word][at]) for word in ("low", "high")] == [1, 1]
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name.startswith("pocl")])
+@pytest.mark.parametrize("taps", ["1x1x1", "1x3x3", "3x3x3"])
+def test_volumes_are_not_images(name, taps):
+    """CPUs' were fitted to images alone: a volume is beyond them, whatever its filter."""
+    model, family = _model.read(ROOT / "miopyx" / "db" / f"{name}.model"), name.replace("pocl-cpu", "pocl-a-haswell-b")
+    (device,) = costs.devices_of([{"device": f"{family}_2", "stamp": "a/b/c"}])[0].values()
+    pads = "x".join(str(int(tap) // 2) for tap in taps.split("x"))
+    keys = (f"16-8-28-28-{taps}-32-8-28-28-2-{pads}-1x1x1-1x1x1-0-NCDHW-FP32-F",
+            "16-28-28-3x3-32-28-28-2-1x1-1x1-1x1-0-NCHW-FP32-F")
+    for key, sure in zip(keys, (False, True), strict=True):
+        problem = _key.parse_find_key(key.encode())
+        found = [solver.offer(device, problem) for solver in registry.CONV if solver.dynamic]
+        found = [offer for offer in found if not isinstance(offer, str)]
+        assert found
+        assert (model.predict(found) is not None) == sure, key
 
 
 def test_the_command_refuses(capsys, tmp_path, monkeypatch):
@@ -349,11 +387,75 @@ def test_the_command_refuses(capsys, tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-def test_folds_share_no_network(measured):
-    problems, _ = measured
+@pytest.mark.parametrize("change", [
+    {"time_ms": "abc"}, {"time_ms": 0}, {"time_ms": -1.0}, {"time_ms": float("nan")}, {"time_ms": 1e999},
+    {"solver": ["a"]}, {"stamp": "nothing"}, {"stamp": 3}, {"device": None}, {"config": "8"}, {"config": [1.5]},
+    {"key": "no key"}, {"key": "\ud800"}, {"solver": "NoSuchSolver"}, {"device": "nobody"},
+])
+def test_a_row_that_cannot_be(change, capsys, tmp_path):
+    """An error of one line, whatever a row holds; the file is not written."""
+    rows = [json.loads(row) for row in bz2.decompress(MEASUREMENTS.read_bytes()).decode().splitlines()[:9]]
+    path = tmp_path / "times"
+    path.write_text("\n".join(json.dumps({**row, **change}) for row in rows) + "\n")
+    assert cli.main(["train", str(path), "-o", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("miopyx train: ")
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_line_that_a_full_disk_cut(capsys, tmp_path):
+    rows = bz2.decompress(MEASUREMENTS.read_bytes()).decode().splitlines()[:300]
+    path = tmp_path / "times"
+    path.write_text("\n".join([*rows[:100], rows[100][:50], *rows[101:]]) + "\n")
+    assert cli.main(["costs", str(path)]) == 0
+    assert f"{path}: 1 lines are not whole" in capsys.readouterr().err
+
+
+def test_another_file_to_judge_by(capsys, tmp_path):
+    rows = bz2.decompress(MEASUREMENTS.read_bytes()).decode().splitlines()[:300]
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_text("\n".join(rows) + "\n")
+    other.write_text(rows[0].replace("-FP32-", "-FP16-").replace("-FP16-", "-BF16-") + "\n")
+    assert cli.main(["train", str(one), "--judge", str(other)]) == 2
+    assert "none of its problems" in capsys.readouterr().err
+
+
+def networks_of(problems):
     layers = sorted({problem.layer for problem in problems})
-    networks = {layer: frozenset("AB" if i % 3 == 0 else "A" if i % 3 == 1 else "B") for i, layer in enumerate(layers)}
+    return {layer: frozenset(("A", "B", "AB", "C")[i % 4]) for i, layer in enumerate(layers)}
+
+
+def test_folds_are_of_the_same_networks(measured):
+    problems, _ = measured
+    networks = networks_of(problems)
     folds = costs.folds(problems, networks)
     assert sorted(i for some in folds.values() for i in some) == list(range(len(problems)))
     for names, some in folds.items():
         assert all(networks[problems[i].layer] == names for i in some)
+
+
+def test_no_model_that_judges_saw_a_network_of_the_problem(measured, monkeypatch):
+    """Nor, of several devices, one of the problem's device where that is to be unseen."""
+    problems, _ = measured
+    problems = [problem._replace(device="xy"[i % 2]) for i, problem in enumerate(problems)]
+    networks = networks_of(problems)
+    seen, asked = [], []
+    monkeypatch.setattr(train, "grow", lambda some: seen.append(some) or train.Grown([], {}, {}, 0, 0, 0))
+
+    def times(grown, some):
+        asked.extend((problem, seen[-1]) for problem in some)
+        return [(dict(problem.times), np.inf) for problem in some]
+
+    monkeypatch.setattr(train, "_model_times", times)
+    monkeypatch.setattr(train, "_table_times", lambda lines: lambda problem: dict(problem.times))
+    report, _ = train.judge(problems, costs.folds(problems, networks))
+    assert len(asked) == 2 * len(problems)
+    strangers = 0
+    for problem, some in asked:
+        assert not any(networks[other.layer] & networks[problem.layer] for other in some)
+        assert len(some) > 0
+        strangers += all(other.device != problem.device for other in some)
+    assert strangers == len(problems)
+    assert [way for way in report if "unseen" in way] == ["x, unseen", "y, unseen"]
+    assert report["model"].regrets.max() == report["x, unseen"].regrets.max() == 1

@@ -8,6 +8,7 @@ from miopyx.device.info import DeviceInfo
 KIND: str
 VERSION: int
 ANY_BITS: int
+BITS: tuple[int, ...]
 
 class Line(NamedTuple):
     solver: str

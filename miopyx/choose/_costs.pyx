@@ -28,6 +28,7 @@ from miopyx.solvers import registry
 
 KIND, VERSION = "costs", 1
 ANY_BITS = 0  # of a line for the types that have none of their own
+BITS = (ANY_BITS, 8, 16, 32, 64)
 
 Line = namedtuple("Line", ("solver", "bits", "spread", "fitted", "costs"))
 
@@ -119,6 +120,8 @@ def line_of(words):
     solver, bits, spread, fitted, *costs = words
     pairs = [cost.split("=") for cost in costs if cost]
     line = Line(solver, int(bits), float(spread), int(fitted), {name: float(value) for name, value in pairs})
+    if line.bits not in BITS:
+        raise ValueError(f"no number of {solver} has {bits[:20]} bits")
     if not all([isfinite(value) and value >= 0 for value in (line.spread, *line.costs.values())]):
         raise ValueError(f"a cost of {solver} is no number")
     return line
@@ -144,10 +147,9 @@ def read(path):
     """
     try:
         about, lines = tables.read(path, KIND, VERSION)
-        found = [line_of(text.split(" ")) for text in lines]
+        return CostTable([line_of(text.split(" ")) for text in lines], about, str(path))
     except ValueError as e:
         raise InvalidValueError(f"no cost table: {e}", "path", str(path), f"a file of version {VERSION}") from None
-    return CostTable(found, about, str(path))
 
 
 cdef dict _tables = {}

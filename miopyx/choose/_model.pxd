@@ -8,7 +8,6 @@ from ._survey cimport Survey
 
 cdef enum:
     OF_PROBLEM = 36                    # numbers that say what a problem is, and on which device
-    BOUNDS = 35                        # of them, those that a model is unsure beyond
     MOST_NUMBERS = 64                  # of a problem and a solver
 
 # A node's right child stands `right` nodes behind it, its left child right behind it; a leaf's value is what it adds.
@@ -33,7 +32,7 @@ cdef class Model:
     cdef readonly double margin        # of errors, within which two candidates are equal
     cdef dict trees                    # solver's id to its Trees
     cdef bytes data                    # what `nodes` lie in
-    cdef float[BOUNDS] low, high       # of the problems that were fitted
+    cdef float[OF_PROBLEM] low, high       # of the problems that were fitted
 
     cdef int _set(self, list lines, bytes nodes) except -1
     cdef Py_ssize_t _plant(self, Trees trees, int count, Py_ssize_t first, Py_ssize_t last) except -1

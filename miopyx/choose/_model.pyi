@@ -11,7 +11,6 @@ VERSION: int
 LIMIT: int
 OF_PROBLEM_NAMES: tuple[str, ...]
 NAMES: tuple[str, ...]
-BOUNDED: int
 
 class Trees:
     @property

@@ -8,7 +8,7 @@ before (4 bytes, little-endian)::
     miopyx model 1
     device nv-sm90_132, driver 580.159.04, kernels 0_1_0_cc857e15, 2345 problems
     margin 0.25
-    low 0 0 ...                                  of a problem's numbers (`BOUNDED` of them), on those that were fitted
+    low 0 0 ...                                  of a problem's numbers on those that were fitted
     high 9 12 ...
     cost NvPairsWrw 32 0.032 361 launch=3.92 ...  as in a cost table
     trees NvPairsWrw 0.02 40 1180                 the error of the logarithm, trees, nodes of all
@@ -47,7 +47,7 @@ OF_PROBLEM_NAMES = (
     "n", "c", "k", "x_pixels", "y_pixels", "taps", "r", "s", "x_width", "y_width", "groups", "pads", "strides",
     "dilations", "products", "rows", "depth", "x_bytes", "y_bytes", "w_bytes", "products_per_byte", "rows_left",
     "k_left", "c_left", "k_padded", "c_padded", "x_padded_2", "x_padded_4", "y_padded_2", "y_padded_4", "y_tiles",
-    "bits", "channels_last", "z", "vector_bytes", "compute_units")
+    "bits", "channels_last", "deepest", "vector_bytes", "compute_units")
 NAMES = OF_PROBLEM_NAMES + ("predicted", "index") + tuple([f"term {i}" for i in range(MOST_TERMS)])
 cdef enum:
     PREDICTED = OF_PROBLEM             # the logarithm of the cost table's time
@@ -55,10 +55,7 @@ cdef enum:
     TERMS = OF_PROBLEM + 2
     LEAF = 0xFFFF
 
-# Another device of the family may have more or fewer of them: that does not make a model unsure.
-BOUNDED = OF_PROBLEM_NAMES.index("compute_units")
-
-assert len(OF_PROBLEM_NAMES) == OF_PROBLEM and len(NAMES) <= MOST_NUMBERS and BOUNDED == BOUNDS
+assert len(OF_PROBLEM_NAMES) == OF_PROBLEM and len(NAMES) <= MOST_NUMBERS
 
 
 cdef inline float _log(double value) noexcept nogil:
@@ -88,10 +85,10 @@ cdef void _of_problem(Device dev, const mx_conv_problem* p, float* number) noexc
     number[28], number[29] = _padded(&p.y, 2), _padded(&p.y, 4)
     number[30] = _log(n * ys * number[29] / 16)
     number[31] = 8 * size
-    # Neither is 2, which nothing was fitted to.
+    # 2 is neither.
     number[32] = 0 if is_packed(&p.x) and is_packed(&p.y) else 1 if (
         is_channels_last(&p.x) or p.x.len[1] == 1) and (is_channels_last(&p.y) or p.y.len[1] == 1) else 2
-    number[33] = p.w.len[2]
+    number[33] = max(p.x.len[2], p.y.len[2], p.w.len[2])  # a volume is no image, whatever its filter
     number[34] = dev.vector_bytes
     number[35] = _log(dev.compute_units)
 
@@ -168,6 +165,8 @@ cdef class Model:
         start = len(text) + len(end)
         self.path, self.trees = path, {}
         lines = text.decode().split("\n")
+        if len(lines) < 2:
+            raise ValueError("it does not say where its times come from")
         self.about = lines[1]
         self._set(lines[2:], data[start:seal])
 
@@ -180,7 +179,8 @@ cdef class Model:
         for line in lines:
             word, *rest = line.split(" ")
             if word == "margin":
-                self.margin = _number(rest[0])
+                (margin,) = rest
+                self.margin = _number(margin)
             elif word in ("low", "high"):
                 bounds[word] = [_number(value) for value in rest]
             elif word == "cost":
@@ -195,11 +195,11 @@ cdef class Model:
                     self.trees[trees.solver.id] = trees
             else:
                 raise ValueError(f"an unknown line {word[:20]!r}")
-        if self.margin < 0 or [len(bounds.get(word, ())) for word in ("low", "high")] != [BOUNDS] * 2:
+        if self.margin < 0 or [len(bounds.get(word, ())) for word in ("low", "high")] != [OF_PROBLEM] * 2:
             raise ValueError("no margin, or not as many bounds as numbers")
         if done * <Py_ssize_t> sizeof(node_t) != len(nodes):
             raise ValueError("another number of nodes")
-        for i in range(BOUNDS):
+        for i in range(OF_PROBLEM):
             self.low[i], self.high[i] = bounds["low"][i], bounds["high"][i]
         self.table = CostTable(costs, self.about, self.path)
         return 0
@@ -258,7 +258,7 @@ cdef class Model:
             if first:
                 first = False
                 _of_problem(offer.device, (<ConvOffer> offer).p, numbers)
-                for i in range(BOUNDS):
+                for i in range(OF_PROBLEM):
                     if not self.low[i] <= numbers[i] <= self.high[i]:
                         return 0
             trees = self.trees.get(offer.solver.id)

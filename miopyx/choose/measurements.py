@@ -36,7 +36,7 @@ def write(offer: Offer, values: tuple[int, ...], time: float, runs: int) -> None
     fields = {
         "key": _key.find_key(problem).decode(), **problem.features, "solver": solver.name, "solver_id": solver.id,
         "config": list(values), "workspace": offer.workspace, "time_ms": time,
-        "runs": runs, "device": info.name, "compute_units": info.compute_units,
+        "runs": runs, "device": info.name, "device_name": info.device_name, "compute_units": info.compute_units,
         "stamp": store.of(info).stamp,
     }
     for listener in listeners:

@@ -46,6 +46,8 @@ Table = _costs.CostTable
 class Measured(NamedTuple):
     """A problem of a device with its solvers' microseconds, what those that run it count, indexes, what a model sees.
 
+    `device` is what its maker calls it, where the rows say so, else its name.
+
     `twice` has the first and the last times, where all solvers were timed twice.
     """
 
@@ -97,12 +99,15 @@ def read_measurements(arguments: argparse.Namespace) -> tuple[
     found, made = devices_of(rows)
     problems = [problem for name, device in found.items()
                 for problem in measured((row for row in rows if row["device"] == name), device)]
+    if not any(problem.times for problem in problems):
+        raise BadParmError("no times of a solver that this build has, in its default configuration", "file",
+                           ", ".join(map(str, arguments.file)), "measurements of this version")
     return problems, made, f"{made}, {len(problems)} problems", _networks(arguments.lists)
 
 
 def keys_of(path: Path) -> frozenset[bytes]:
     """Return the keys of a file's problems."""
-    return frozenset(str(row["key"]).encode() for row in _rows(path))
+    return frozenset(row["key"].encode() for row in _rows(path))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -128,16 +133,44 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
+    """Return a file's rows; a line that is not whole, which a full disk leaves, is passed over with a warning."""
     data = path.read_bytes()
+    rows, broken = [], 0
     try:
         text = (bz2.decompress(data) if data[:3] == b"BZh" else data).decode()
-        rows = [json.loads(line) for line in text.splitlines() if line]
-        for row in rows:
-            if not isinstance(row, dict) or not row.keys() >= _FIELDS:
-                raise ValueError(f"a line without {', '.join(sorted(_FIELDS))}")
-        return rows
-    except (OSError, ValueError) as e:
+        for line in text.splitlines():
+            try:
+                row = json.loads(line) if line else None
+            except ValueError:
+                broken += 1
+                continue
+            if row is not None:
+                _check(row)
+                rows.append(row)
+        if broken and not rows:
+            raise ValueError("no line is JSON")
+    except (OSError, ValueError, RecursionError) as e:
         raise BadParmError(f"no measurements: {e}", "file", str(path), "JSON lines of MIOPYX_MEASUREMENTS") from None
+    if broken:
+        print(f"{path}: {broken} lines are not whole and passed over", file=sys.stderr)
+    return rows
+
+
+def _check(row: Any) -> None:
+    """Raise ValueError unless a row has what is read of it."""
+    if not isinstance(row, dict) or not row.keys() >= _FIELDS:
+        raise ValueError(f"a line without {', '.join(sorted(_FIELDS))}")
+    for name in ("key", "solver", "device", "stamp"):
+        if not isinstance(row[name], str):
+            raise ValueError(f"{name} is {row[name]!r:.40}, no text")
+    row["key"].encode("ascii")  # a ValueError, too
+    if row["stamp"].count("/") != 2:
+        raise ValueError(f"stamp is {row['stamp']!r:.40}, not build/driver/device")
+    if not isinstance(row["config"], list) or not all(isinstance(value, int) for value in row["config"]):
+        raise ValueError(f"config is {row['config']!r:.40}, no list of numbers")
+    time = row["time_ms"]
+    if not isinstance(time, int | float) or not 0 < time < float("inf"):
+        raise ValueError(f"time_ms is {time!r:.40}, no number of milliseconds")
 
 
 def devices_of(rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Device], str]:
@@ -149,13 +182,13 @@ def devices_of(rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Device], str]:
         For no rows, devices whose times have no model in common, and what is no device of this machine, no GPU of
         NVIDIA or AMD and no CPU under PoCL.
     """
-    names = sorted({str(row["device"]) for row in rows})
+    names = sorted({row["device"] for row in rows})
     known = {info.name: info for info in devices.candidates()}
     infos = [known.get(name) or _pretended(name) for name in names]
     if len({_model.file_names(info)[-1] for info in infos}) != 1:
         raise BadParmError("times of devices of several kinds, or none", "file", ", ".join(names) or "nothing",
                            "measurements of one device, or of several of a runtime and kind")
-    stamps = [max(str(row["stamp"]) for row in rows if row["device"] == name).split("/") for name in names]
+    stamps = [max(row["stamp"] for row in rows if row["device"] == name).split("/") for name in names]
     drivers, builds = (", ".join(sorted({stamp[i] for stamp in stamps})) for i in (1, 0))
     return ({info.name: Device(info) for info in infos},
             f"device{'s' * (len(names) > 1)} {', '.join(names)}, driver {drivers}, kernels {builds}")
@@ -178,21 +211,25 @@ def _pretended(name: str) -> DeviceInfo:
 
 
 def measured(rows: Iterable[dict[str, Any]], device: Device) -> list[Measured]:
-    """Return the problems of some rows: of a solver's default configuration the least time by the last build."""
-    found: dict[str, dict[str, list[tuple[str, float]]]] = defaultdict(lambda: defaultdict(list))
+    """Return the problems of some rows: of a solver's default configuration the least time by the last build.
+
+    Cards of one name that are called differently, H100 and H200 for instance, have problems of their own.
+    """
+    found: dict[tuple[str, str], dict[str, list[tuple[str, float]]]] = defaultdict(lambda: defaultdict(list))
     asked: dict[str, ConvProblem] = {}
     for row in rows:
-        key, solver = str(row["key"]), registry.BY_NAME.get(row["solver"])
+        key, solver = row["key"], registry.BY_NAME.get(row["solver"])
         if key not in asked:
             asked[key] = _key.parse_find_key(key.encode())
         if solver is not None and tuple(row["config"]) == solver.default_config(device, asked[key]):
-            found[key][solver.name].append((str(row["stamp"]), float(row["time_ms"]) * 1e3))
-    return [_measured(asked[key], {
+            card = str(row.get("device_name", device.name))
+            found[card, key][solver.name].append((row["stamp"], float(row["time_ms"]) * 1e3))
+    return [_measured(card, asked[key], {
         name: [time for stamp, time in times if stamp == times[-1][0]] for name, times in solvers.items()}, device)
-        for key, solvers in found.items()]
+        for (card, key), solvers in found.items()]
 
 
-def _measured(problem: ConvProblem, times: dict[str, list[float]], device: Device) -> Measured:
+def _measured(card: str, problem: ConvProblem, times: dict[str, list[float]], device: Device) -> Measured:
     features = problem.features
     terms, indexes, numbers = {}, {}, None
     for solver in registry.CONV:
@@ -205,7 +242,7 @@ def _measured(problem: ConvProblem, times: dict[str, list[float]], device: Devic
     twice = None
     if some and all(len(found) > 1 for found in some.values()):
         twice = {name: found[0] for name, found in some.items()}, {name: found[-1] for name, found in some.items()}
-    return Measured(device.name, problem, tuple(features[name] for name in _LAYER), features["direction"], bits,
+    return Measured(card, problem, tuple(features[name] for name in _LAYER), features["direction"], bits,
                     {name: min(found) for name, found in some.items()}, terms, indexes,
                     np.array(numbers or [0.0] * len(_model.OF_PROBLEM_NAMES)), twice)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from miopyx.choose import _costs, _model
 from miopyx.choose._costs import ANY_BITS
 from miopyx.database import tables
-from miopyx.errors import MIOpenError, NotInitializedError
+from miopyx.errors import BadParmError, InternalError, MIOpenError, NotInitializedError
 from miopyx.problem import _key
 from miopyx.solvers import registry
 
@@ -28,17 +28,19 @@ if TYPE_CHECKING:
     import lightgbm
 
 LEAST_TIMES = 40          # that a solver's trees are fitted to; with fewer, its cost line stands alone
-ROUNDS, LEAVES = 50, 8    # trees of a solver, and leaves of each
+ROUNDS, LEAVES = 50, 8    # trees of a solver, at most, and leaves of each
+NODES_BYTES = 280_000     # of all trees: a file keeps to 300 KB
 SHRINK = 0.8              # of what the trees say: they saw few problems
-NEAR = 0.1                # of the logarithm: times so far from the best count half
+NEAR = 0.3                # of the logarithm: times so far from the best count half
 MARGINS = (0.0, 0.25, 0.5, 1.0)
 LEAF = 0xFFFF
 WITHIN = 1.05             # of the best time
 SETTINGS = {"objective": "regression", "learning_rate": 0.1, "num_leaves": LEAVES, "min_data_in_leaf": 8,
-            "feature_fraction": 0.5, "bagging_fraction": 0.8, "bagging_freq": 1, "lambda_l2": 1.0, "verbose": -1,
+            "feature_fraction": 0.8, "bagging_fraction": 0.8, "bagging_freq": 1, "lambda_l2": 1.0, "verbose": -1,
             "deterministic": True, "force_row_wise": True, "num_threads": 1}
 
 _NODE = np.dtype([("value", "<f4"), ("number", "<u2"), ("right", "<u2")])
+_UNITS = _model.OF_PROBLEM_NAMES.index("compute_units")
 _TERMS = len(_model.NAMES) - len(_model.OF_PROBLEM_NAMES) - 2
 
 Floats = NDArray[np.float64]
@@ -93,10 +95,15 @@ def run(arguments: argparse.Namespace) -> int:
         problems, made, about, networks = costs.read_measurements(arguments)
         folds = costs.folds(problems, networks)
         only = None if arguments.judge is None else costs.keys_of(arguments.judge)
+        if only is not None and not only & {_key.find_key(problem.problem) for problem in problems}:
+            raise BadParmError("none of its problems is among those that were read", "judge", str(arguments.judge),
+                               "one of the files")
         judged, margin = judge(problems, folds, only)
         if arguments.out is not None:
             grown = grow(problems)._replace(margin=margin)
             data = encode(about, grown)
+            if len(data) > _model.LIMIT:
+                raise InternalError(f"the model has {len(data)} bytes, more than {_model.LIMIT}")
             _model.Model(data)
             tables.put(arguments.out, data)
     except OSError as e:
@@ -140,23 +147,26 @@ def grow(problems: Sequence[Measured], seed: int = 0) -> Grown:
                 samples[name].append((_numbers(problem, name, predicted), np.log(time / predicted),
                                       1 / (NEAR + np.log(time / best))))
     boosters, errors = {}, {}
+    samples = {name: rows for name, rows in samples.items() if len(rows) >= LEAST_TIMES}
+    rounds = min(ROUNDS, NODES_BYTES // (_NODE.itemsize * (2 * LEAVES - 1) * max(1, len(samples))))
     for name, rows in samples.items():
-        if len(rows) >= LEAST_TIMES:
-            x, y, weight = (np.array(column) for column in zip(*rows, strict=True))
-            left = np.random.default_rng(seed).permutation(len(y)) % 2 == 0
-            off = np.concatenate([y[~half] - SHRINK * np.asarray(
-                _boosted(x[half], y[half], weight[half], seed).predict(x[~half]))
-                                  for half in (left, ~left)])
-            errors[name] = float(np.sqrt(np.mean(off**2)))
-            boosters[name] = _boosted(x, y, weight, seed)
-    numbers = np.array([problem.numbers for problem in problems], np.float32).reshape(-1, len(_model.OF_PROBLEM_NAMES))
-    numbers = numbers[:, :_model.BOUNDED]
-    return Grown(lines, boosters, errors, numbers.min(axis=0, initial=np.inf), numbers.max(axis=0, initial=-np.inf), 0)
+        x, y, weight = (np.array(column) for column in zip(*rows, strict=True))
+        left = np.random.default_rng(seed).permutation(len(y)) % 2 == 0
+        off = np.concatenate([y[~half] - SHRINK * np.asarray(
+            _boosted(x[half], y[half], weight[half], rounds, seed).predict(x[~half])) for half in (left, ~left)])
+        errors[name] = float(np.sqrt(np.mean(off**2)))
+        boosters[name] = _boosted(x, y, weight, rounds, seed)
+    numbers = np.array([problem.numbers for problem in problems if problem.times], np.float32)
+    low, high = numbers.min(axis=0), numbers.max(axis=0)
+    # What solvers count goes by the compute units: half and twice as many are near enough.
+    low[_UNITS] -= 1
+    high[_UNITS] += 1
+    return Grown(lines, boosters, errors, low, high, 0)
 
 
-def _boosted(x: Floats, y: Floats, weight: Floats, seed: int) -> lightgbm.Booster:
+def _boosted(x: Floats, y: Floats, weight: Floats, rounds: int, seed: int) -> lightgbm.Booster:
     lgb = _lightgbm()
-    return lgb.train({**SETTINGS, "seed": seed}, lgb.Dataset(x, y, weight=weight), ROUNDS)
+    return lgb.train({**SETTINGS, "seed": seed}, lgb.Dataset(x, y, weight=weight), rounds)
 
 
 def _by_bits(lines: Iterable[_costs.Line]) -> Lines:
@@ -216,33 +226,34 @@ def _flat(node: dict[str, Any]) -> list[tuple[float, int, int]]:
 # Judging
 
 
-def _model_times(grown: Grown) -> Callable[[Measured], tuple[Times, float] | None]:
-    """Return what a model's times are and how far apart, in errors, the two best; None where it is unsure."""
+def _model_times(grown: Grown, problems: Sequence[Measured]) -> list[tuple[Times, float] | None]:
+    """Return a model's times for some problems and how far apart, in errors, the two best; None where it is unsure."""
     table = _by_bits(grown.lines)
+    linear = [{name: _linear(problem, name, table) for name in problem.terms} if _within(grown, problem) else {}
+              for problem in problems]
+    linear = [{} if None in times.values() else times for times in linear]
+    # All problems of a solver at a time: a call of LightGBM's costs more than what it computes.
+    for name, more in grown.boosters.items():
+        some = [i for i, times in enumerate(linear) if name in times]
+        if some:
+            numbers = np.array([_numbers(problems[i], name, linear[i][name]) for i in some])
+            for i, correction in zip(some, SHRINK * np.asarray(more.predict(numbers)), strict=True):
+                linear[i][name] *= float(np.exp(correction))
     spread = {(line.solver, line.bits): line.spread for line in grown.lines}
 
-    def times(problem: Measured) -> tuple[Times, float] | None:
-        numbers = problem.numbers[:_model.BOUNDED]
-        if not (np.all(grown.low <= numbers) and np.all(numbers <= grown.high)):
-            return None
-        found, errors = {}, {}
-        for name in problem.terms:
-            predicted = _linear(problem, name, table)
-            if predicted is None:
-                return None
-            more = grown.boosters.get(name)
-            if more is not None:
-                correction = SHRINK * np.asarray(more.predict(_numbers(problem, name, predicted)[None]))[0]
-                predicted *= float(np.exp(correction))
-            found[name] = predicted
-            errors[name] = grown.errors.get(name, spread.get((name, problem.bits), spread.get((name, ANY_BITS), 0)))
-        ranked = sorted(found, key=found.__getitem__)
-        if len(ranked) < 2:
-            return found, np.inf
-        a, b = ranked[:2]
-        return found, float(np.log(found[b] / found[a]) / max(np.hypot(errors[a], errors[b]), 1e-9))
+    def apart(times: Times, bits: int) -> float:
+        if len(times) < 2:
+            return np.inf
+        a, b = sorted(times, key=times.__getitem__)[:2]
+        errors = [grown.errors.get(name, spread.get((name, bits), spread.get((name, ANY_BITS), 0))) for name in (a, b)]
+        return float(np.log(times[b] / times[a]) / max(np.hypot(*errors), 1e-9))
 
-    return times
+    return [(times, apart(times, problem.bits)) if times else None for times, problem in zip(
+        linear, problems, strict=True)]
+
+
+def _within(grown: Grown, problem: Measured) -> bool:
+    return bool(np.all(grown.low <= problem.numbers) and np.all(problem.numbers <= grown.high))
 
 
 def _table_times(lines: Sequence[_costs.Line]) -> Way:
@@ -269,20 +280,22 @@ def judge(problems: Sequence[Measured], folds: Mapping[frozenset[str], Sequence[
     keys only those, if `only` has them.
     """
     devices = sorted({problem.device for problem in problems})
-    tables_, models, strangers = {}, {}, {}
+    tables_: dict[int, Times | None] = {}
+    models: dict[int, tuple[Times, float] | None] = {}
+    strangers: dict[int, tuple[Times, float] | None] = {}
     for names, all_indexes in folds.items():
         indexes = [i for i in all_indexes if only is None or _key.find_key(problems[i].problem) in only]
         if not indexes:
             continue
         apart = {i for other, some in folds.items() if other & names for i in some}
         grown = grow([problem for i, problem in enumerate(problems) if i not in apart])
-        by_table, by_model = _table_times(grown.lines), _model_times(grown)
-        for i in indexes:
-            tables_[i], models[i] = by_table(problems[i]), by_model(problems[i])
+        by_table = _table_times(grown.lines)
+        tables_ |= {i: by_table(problems[i]) for i in indexes}
+        models |= zip(indexes, _model_times(grown, [problems[i] for i in indexes]), strict=True)
         for device in devices if len(devices) > 1 else ():
-            by_model = _model_times(grow([problem for i, problem in enumerate(problems)
-                                          if i not in apart and problem.device != device]))
-            strangers |= {i: by_model(problems[i]) for i in indexes if problems[i].device == device}
+            mine = [i for i in indexes if problems[i].device == device]
+            others = [problem for i, problem in enumerate(problems) if i not in apart and problem.device != device]
+            strangers |= zip(mine, _model_times(grow(others), [problems[i] for i in mine]), strict=True)
 
     nothing: dict[int, Times | None] = dict.fromkeys(tables_)
     ways = {margin: _judged(problems, _sure(models, margin), tables_) for margin in MARGINS}
@@ -290,10 +303,10 @@ def judge(problems: Sequence[Measured], folds: Mapping[frozenset[str], Sequence[
     found = {"throughput index": _judged(problems, nothing, nothing),
              "cost table": _judged(problems, tables_, tables_), "model": ways[margin]}
     for device in devices if len(devices) > 1 else ():
-        mine = {i: answer for i, answer in strangers.items() if problems[i].device == device}
-        found[f"{device}: index"] = _judged(problems, dict.fromkeys(mine), nothing)
-        found[f"{device}: model"] = _judged(problems, _sure({i: models[i] for i in mine}, margin), tables_)
-        found[f"{device}, unseen"] = _judged(problems, _sure(mine, margin), nothing)
+        own = {i: answer for i, answer in strangers.items() if problems[i].device == device}
+        found[f"{device}: index"] = _judged(problems, dict.fromkeys(own), nothing)
+        found[f"{device}: model"] = _judged(problems, _sure({i: models[i] for i in own}, margin), tables_)
+        found[f"{device}, unseen"] = _judged(problems, _sure(own, margin), nothing)
     found["Find, twice"] = _again(problems[i] for i in tables_)
     return found, margin
 

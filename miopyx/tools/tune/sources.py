@@ -70,7 +70,7 @@ def read(names: Sequence[str], logs: Sequence[str], options: Options) -> Found:
         source = Path(name).name
         end = Path(name).suffix.lower()
         if end == ".onnx":
-            add(_of_onnx(Path(name), options, refused), source)
+            add(_of_onnx(Path(name), source, options, refused), source)
         elif end == ".pt2":
             add(_of_exported(Path(name), options, refused), source)
         else:
@@ -193,13 +193,13 @@ def _of_layer(layer: _Layer, options: Options, where: str, refused: list[str]) -
         refused.append(f"{where}, {layer.name}: {e}")
 
 
-def _of_onnx(path: Path, options: Options, refused: list[str]) -> Iterator[tuple[str, str]]:
+def _of_onnx(path: Path, source: str, options: Options, refused: list[str]) -> Iterator[tuple[str, str]]:
     try:
         from . import onnx_layers
     except ImportError:
         raise UsageError(f"{path}: needs the package onnx: pip install miopyx[onnx]") from None
-    for layer in onnx_layers.layers(path, options.batch, refused):
-        yield from _of_layer(_Layer(*layer), options, path.name, refused)
+    for layer in onnx_layers.layers(path, source, options.batch, refused):
+        yield from _of_layer(_Layer(*layer), options, source, refused)
 
 
 def _of_exported(path: Path, options: Options, refused: list[str]) -> Iterator[tuple[str, str]]:

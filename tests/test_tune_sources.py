@@ -1,0 +1,268 @@
+"""What `miopyx tune` reads: nothing in a file becomes a wrong problem, or a traceback, without being said."""
+
+import random
+import re
+
+import numpy as np
+import pytest
+
+from miopyx.errors import MIOpenError
+from miopyx.tools import cli
+from miopyx.tools.driver.options import UsageError
+from miopyx.tools.tune import sources
+
+FIRST = "4-7-7-3x3-5-7-7-{}-1x1-1x1-1x1-0-NCHW-FP32-F"
+INNER = "5-7-7-3x3-5-7-7-{}-1x1-1x1-1x1-0-NCHW-FP32-F"
+
+
+def read(*names, logs=(), **options):
+    return sources.read([str(name) for name in names], [str(name) for name in logs], sources.Options(**options))
+
+
+def layers(found):
+    return {one.layer: one.key for one in found.wanted}
+
+
+# ONNX
+
+
+@pytest.fixture
+def onnx():
+    return pytest.importorskip("onnx")
+
+
+def constant(name, *lens):
+    from onnx import numpy_helper
+
+    return numpy_helper.from_array(np.ones(lens, np.float32), name)
+
+
+def value(name, *lens, kind=1):
+    from onnx import helper
+
+    return helper.make_tensor_value_info(name, kind, lens if lens != (None,) else None)
+
+
+def model_of(nodes, lens=(1, 4, 7, 7), constants=()):
+    """Return a model from x to y."""
+    from onnx import helper
+
+    constants = constants or [constant("w", 5, 4, 3, 3)]
+    return helper.make_model(helper.make_graph(nodes, "g", [value("x", *lens)], [value("y", None)], constants),
+                             opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)])
+
+
+def node(kind, inputs=("x", "w"), output="y", name="that one", **attributes):
+    from onnx import helper
+
+    return helper.make_node(kind, list(inputs), [output], name, **attributes)
+
+
+def saved(folder, model, name="m.onnx"):
+    path = folder / name
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize(("made", "words"), [
+    ({"inputs": ["x"]}, "two inputs"),
+    ({"inputs": ["x", ""]}, "two inputs"),
+    ({"inputs": ["x", "nothing"]}, "lengths of 'nothing'"),
+    ({"pads": [1, 1]}, r"pads = \[1, 1\]; allowed: 4 numbers"),
+    ({"pads": [-1, 0, 0, 0]}, "negative pads"),
+    ({"strides": [2]}, r"strides = \[2\]; allowed: 2 numbers"),
+    ({"strides": "aa"}, "strides = 'STRING'; allowed: '?INTS"),
+    ({"strides": [0, 1]}, "below 1"),
+    ({"dilations": [1, -1]}, "below 1"),
+    ({"dilations": [1.0, 1.0]}, "dilations = 'FLOATS"),
+    ({"kernel_shape": [5, 5]}, "kernel_shape"),
+    ({"group": 0}, "channels and groups"),
+    ({"group": 2}, "channels and groups"),
+    ({"group": [1]}, "group = 'INTS"),
+    ({"auto_pad": "SAME"}, "auto_pad = 'SAME"),
+    ({"auto_pad": b"\xff"}, "auto_pad"),
+    ({"auto_pad": 1}, "auto_pad = 'INT"),
+    ({"strides": [2**31, 1]}, "out of range"),
+    ({"kind": "ConvTranspose", "pads": [0]}, "pads"),
+    ({"kind": "ConvTranspose", "output_shape": [9]}, "output_shape"),
+    ({"kind": "ConvTranspose"}, "channels and groups"),
+    ({"kind": "ConvInteger"}, "ConvInteger is not measured"),
+    ({"kind": "FusedConv", "domain": "com.microsoft"}, "FusedConv is not measured"),
+    ({"kind": "MatMul"}, "rank of a matrix")])
+def test_a_node_that_makes_no_problem_is_refused_by_name(onnx, tmp_path, made, words):
+    made = {"kind": "Conv", **made}
+    found = read(saved(tmp_path, model_of([node(**made)])))
+    assert not found.wanted
+    assert len(found.refused) == 1
+    assert found.refused[0].startswith("m.onnx, that one: ")
+    assert re.search(words, found.refused[0])
+
+
+@pytest.mark.parametrize(("kind", "lens", "attributes"), [
+    ("MatMul", (2, 7), {}), ("MatMul", (7,), {}), ("Gemm", (2, 7), {}), ("Gemm", (4, 7), {"transB": 1}),
+    ("Gemm", (7, 3), {"transA": 1}), ("Gemm", (2, 2, 4), {}), ("Gemm", (2, 4), {"transB": [1]})])
+def test_products_that_do_not_fit(onnx, tmp_path, kind, lens, attributes):
+    found = read(saved(tmp_path, model_of([node(kind, **attributes)], lens, [constant("w", 4, 3)])))
+    assert not found.wanted
+    assert len(found.refused) == 1
+
+
+def test_a_type_that_is_none(onnx, tmp_path):
+    for kind, words in ((0, "elem_type"), (99, "elem_type"), (8, "data_type")):  # 8: text
+        model = model_of([node("Conv")])
+        model.graph.initializer[0].data_type = model.graph.input[0].type.tensor_type.elem_type = kind
+        found = read(saved(tmp_path, model))
+        assert not found.wanted
+        assert words in found.refused[0]
+    model = model_of([node("Conv")])
+    model.graph.initializer[0].data_type = onnx.TensorProto.FLOAT16
+    assert "types differ" in read(saved(tmp_path, model)).refused[0]
+
+
+def test_a_file_that_is_no_model(onnx, tmp_path, capsys):
+    without = model_of([node("Conv")])
+    without.ClearField("opset_import")
+    path = tmp_path / "m.onnx"
+    for content in (b"", b"nonsense", bytes(range(256)) * 9, without.SerializeToString()):
+        path.write_bytes(content)
+        with pytest.raises(UsageError, match=r"m\.onnx: no ONNX model"):
+            read(path)
+    assert cli.main(["tune", str(path)]) == 2
+    assert "no ONNX model" in capsys.readouterr().err
+
+
+def test_shapes_that_a_file_has_are_not_those_of_another_batch(onnx, tmp_path):
+    nodes = [node("Conv", output="a", name="first", pads=[1] * 4),
+             node("Conv", ["a", "v"], name="second", pads=[1] * 4)]
+    model = onnx.shape_inference.infer_shapes(
+        model_of(nodes, constants=[constant("w", 5, 4, 3, 3), constant("v", 5, 5, 3, 3)]))
+    assert layers(read(saved(tmp_path, model))) == {"first": FIRST.format(1), "second": INNER.format(1)}
+    assert layers(read(saved(tmp_path, model), batch=8)) == {"first": FIRST.format(8), "second": INNER.format(8)}
+
+
+def test_lengths_that_vary_are_refused(onnx, tmp_path):
+    nodes = [node("Conv", pads=[1] * 4)]
+    path = saved(tmp_path, model_of(nodes, ("n", 4, 7, 7)))
+    assert "--batch" in read(path).refused[0]
+    assert layers(read(path, batch=3)) == {"that one": FIRST.format(3)}
+    found = read(saved(tmp_path, model_of(nodes, ("n", 4, "h", 7))), batch=3)
+    assert not found.wanted
+    assert "lengths of 'x'" in found.refused[0]
+
+
+def nested():
+    """Return a model with convolutions in the bodies of If, Loop and Scan, and in a function."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    def body(name, nodes, inputs=(), outputs=(), constants=()):
+        return helper.make_graph(nodes, name, list(inputs), [value(one, None) for one in outputs], list(constants))
+
+    then = body("then", [node("Relu", ["x"], "t", ""), node("Conv", ["t", "w"], "u", "of then", pads=[1] * 4)], (), "u")
+    other = body("else", [node("Conv", ["x", "x2"], "v", "", pads=[1] * 4)], (), "v", [constant("x2", 5, 4, 3, 3)])
+    flag = TensorProto.BOOL
+    loop = body("loop", [node("Conv", ["s", "w2"], "s1", "of the state", pads=[1] * 4),
+                         node("Conv", ["a", "w2"], "s2", "of the outside", pads=[1] * 4),
+                         node("Identity", ["c"], "c1", "")],
+                [value("i", kind=TensorProto.INT64), value("c", kind=flag), value("s", None)], ["c1", "s1", "s2"])
+    scan = body("scan", [node("Conv", ["e", "w2"], "f", "of the sequence", pads=[1] * 4),
+                         node("Identity", ["k"], "k1", "")],
+                [value("k", None), value("e", None)], ["k1", "f"])
+    function = helper.make_function("own", "F", ["p", "q"], ["r"], [node("Conv", ["p", "q"], "r", "", pads=[1] * 4)],
+                                    [helper.make_opsetid("", 21)])
+    graph = helper.make_graph(
+        [helper.make_node("If", ["b"], ["a"], "if", then_branch=then, else_branch=other),
+         helper.make_node("Loop", ["n", "b", "a"], ["l", "l2"], "loop", body=loop),
+         helper.make_node("Scan", ["k0", "seq"], ["k2", "z"], "scan", body=scan, num_scan_inputs=1),
+         helper.make_node("F", ["x", "w"], ["y"], "call", domain="own")],
+        "g", [value("x", "n", 4, 7, 7), value("b", kind=flag), value("k0", 1), value("seq", "n", 2, 5, 7, 7)],
+        [value(name, None) for name in ("l", "z", "y")],
+        [constant("w", 5, 4, 3, 3), constant("w2", 5, 5, 3, 3), numpy_helper.from_array(np.array(3), "n")])
+    return helper.make_model(graph, functions=[function],
+                             opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("own", 1)])
+
+
+def test_bodies_and_functions_are_read(onnx, tmp_path):
+    found = read(saved(tmp_path, nested()), batch=1)
+    made = layers(found)
+    function = [name for name in made if "/" not in name]
+    assert [made.pop(name) for name in function] == [FIRST.format(1)]
+    assert made == {
+        "if/then_branch/of then": FIRST.format(1), "if/else_branch/Conv 0": FIRST.format(1),
+        "loop/body/of the outside": INNER.format(1), "scan/body/of the sequence": INNER.format(2)}
+    assert len(found.refused) == 1
+    assert "m.onnx, loop/body/of the state: lengths of 's'" in found.refused[0]  # may vary from turn to turn
+
+
+def test_a_name_inside_hides_one_outside(onnx, tmp_path):
+    model = nested()
+    loop = model.graph.node[1].attribute[0].g
+    loop.node[0].input[0] = loop.input[2].name = "seq"
+    found = read(saved(tmp_path, model), batch=1)
+    assert "loop/body/of the state: lengths of 'seq'" in found.refused[0]
+
+
+def attribute_of(rng, node):
+    """Put an attribute of any type in the place of one that convolutions read."""
+    from onnx import AttributeProto, helper
+
+    name = rng.choice(["pads", "strides", "dilations", "kernel_shape", "group", "auto_pad", "output_padding",
+                       "output_shape", "transA", "transB"])
+    for i in reversed(range(len(node.attribute))):
+        if node.attribute[i].name == name:
+            del node.attribute[i]
+    given = rng.choice([[1, 1], [-1, 2], [2**62, 1], [2**31, 1], [1] * 4, [0, 0], [3] * 6, 0, -1, 2**63 - 1, 5, "aa",
+                        "SAME", "SAME_LOWER", b"\xff", 1.5, [1.5, 2.0], ["a"]])
+    node.attribute.append(helper.make_attribute(name, given))
+    if rng.random() < 0.2:
+        node.attribute[-1].type = rng.choice(AttributeProto.AttributeType.values())
+
+
+def broken(rng, model):
+    """Return the bytes of a model that is broken somewhere."""
+    from onnx import ModelProto
+
+    if rng.random() < 0.5:
+        copy = ModelProto()
+        copy.CopyFrom(model)
+        for one in rng.sample(list(copy.graph.node), 2):
+            attribute_of(rng, one)
+            if rng.random() < 0.3 and one.input:
+                one.input[rng.randrange(len(one.input))] = rng.choice(["", "x", "w", "nowhere", "a"])
+        tensor = rng.choice(copy.graph.initializer)
+        if rng.random() < 0.3:
+            tensor.data_type = rng.choice([0, 7, 8, 10, 14, 16, 22, 99])
+        if rng.random() < 0.2:
+            tensor.dims[:] = rng.choice([[], [0], [3], [2**62] * 4, [-1, 2, 3, 3], [6, 2, 2**40, 3]])
+        return copy.SerializeToString()
+    content = bytearray(model.SerializeToString())
+    for _ in range(rng.choice((1, 1, 2, 4, 16))):
+        place = rng.randrange(len(content))
+        content[place:place + rng.randrange(3)] = rng.choice(
+            (b"", rng.randbytes(1), rng.randbytes(3), b"\0", b"\xff", bytes([content[place] ^ 1 << rng.randrange(8)])))
+    return bytes(content[:rng.randrange(len(content))] if rng.random() < 0.05 else content)
+
+
+def test_broken_models_are_refused(onnx, tmp_path):
+    rng = random.Random(20)
+    flat = model_of(
+        [node("Conv", output="a", pads=[1] * 4, kernel_shape=[3, 3], group=2),
+         node("Conv", ["a", "w2"], "c", "", auto_pad="SAME_UPPER", strides=[2, 2]),
+         node("ConvTranspose", ["c", "w3"], "d", "", strides=[2, 2], output_padding=[1, 1]),
+         node("Flatten", ["d"], "e", ""), node("Gemm", ["e", "m"], "f", "", transB=1), node("MatMul", ["f", "m2"])],
+        ("n", 4, 7, 7), [constant("w", 6, 2, 3, 3), constant("w2", 6, 6, 3, 3), constant("w3", 6, 2, 2, 2),
+                         constant("m", 3, 162), constant("m2", 3, 2)])
+    models = flat, nested()
+    ends = {"read": 0, "refused": 0, "none": 0}
+    for _ in range(600):
+        path = tmp_path / "m.onnx"
+        path.write_bytes(broken(rng, rng.choice(models)))
+        try:
+            found = read(path, batch=rng.choice((None, 2)))
+        except (UsageError, MIOpenError):
+            ends["none"] += 1
+            continue
+        ends["refused" if found.refused else "read"] += 1
+        for text in (*found.refused, *(one.layer for one in found.wanted)):
+            assert text.isprintable()
+            text.encode()
+    assert min(ends.values()) > 10, ends

@@ -1,7 +1,9 @@
 """What `miopyx tune` reads: nothing in a file becomes a wrong problem, or a traceback, without being said."""
 
+import contextlib
 import random
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -266,3 +268,169 @@ def test_broken_models_are_refused(onnx, tmp_path):
             assert text.isprintable()
             text.encode()
     assert min(ends.values()) > 10, ends
+
+
+# Exported models
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+def exported(torch, folder, model, x, dynamic=None, decomposed=False):
+    """Export a model, or a function of one tensor or of several."""
+    if not isinstance(model, torch.nn.Module):
+        class Made(torch.nn.Module):
+            def forward(self, *args):
+                return function(*args)
+
+        function, model, dynamic = model, Made(), None if dynamic is None else {"args": dynamic}
+    path = folder / "m.pt2"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's, about itself
+        program = torch.export.export(model.eval(), x if isinstance(x, tuple) else (x,), dynamic_shapes=dynamic)
+        torch.export.save(program.run_decompositions() if decomposed else program, path)
+    return path
+
+
+@pytest.mark.parametrize("batch", [None, 5])
+@pytest.mark.parametrize("axes", [(2,), (3,), (0, 3), (0, 2, 3), (0,), ()])
+def test_only_the_batch_may_vary(torch, tmp_path, axes, batch):
+    Dim = torch.export.Dim
+    dynamic = ({axis: Dim("NCHW"[axis], min=2, max=64) for axis in axes},)
+    path = exported(torch, tmp_path, torch.nn.Conv2d(4, 5, 3, padding=1), torch.randn(2, 4, 7, 7), dynamic)
+    found = read(path, batch=batch)
+    wrong = [axis for axis in axes if axis or batch is None]
+    if wrong:
+        assert not found.wanted
+        assert f"m.pt2, conv2d: axis {wrong[0]} of x varies" in found.refused[0]
+        assert ("--batch" in found.refused[0]) == (wrong[0] == 0)
+    else:
+        assert not found.refused
+        assert layers(found) == {"conv2d": FIRST.format(batch or 2)}
+
+
+@pytest.mark.parametrize("varies", [False, True])
+def test_what_becomes_of_the_batch(torch, tmp_path, varies):
+    """x's axis 0 may be a multiple of the inputs', or have nothing to do with it."""
+    w, own = torch.randn(5, 4, 3, 3), torch.randn(3, 4, 7, 7)
+
+    def some(x):
+        two = torch.nn.functional.conv2d(x.reshape(2 * x.shape[0], 4, 7, 7), w, padding=1)
+        return two, torch.nn.functional.conv2d(own, w, padding=1), torch.nn.functional.conv2d(x[:, :4], w, padding=1)
+
+    dynamic = ({0: torch.export.Dim("N", min=2, max=64)},) if varies else None
+    path = exported(torch, tmp_path, some, torch.randn(2, 8, 7, 7), dynamic)
+    found = read(path, batch=6)
+    made = layers(found)
+    assert made.pop("conv2d_2") == FIRST.format(6)
+    if varies:
+        assert made == {"conv2d": FIRST.format(12), "conv2d_1": FIRST.format(3)}
+    else:  # 4 and 3 may be anything beside inputs of 2
+        assert not made
+        assert ["axis 0 of x (4)" in found.refused[0], "axis 0 of x (3)" in found.refused[1]] == [True, True]
+    assert len(layers(read(path))) == (1 if varies else 3)
+
+
+def test_inputs_that_differ_in_the_batch(torch, tmp_path):
+    def both(x, z):
+        return torch.nn.functional.conv2d(x, torch.ones(5, 4, 3, 3)) + z.sum()
+
+    path = exported(torch, tmp_path, both, (torch.randn(2, 4, 7, 7), torch.randn(3, 1, 1)))
+    assert len(read(path).wanted) == 1
+    assert "axis 0 of the inputs (2, 3)" in read(path, batch=4).refused[0]
+    path = exported(torch, tmp_path, both, (torch.randn(2, 4, 7, 7), torch.randn(3)))  # no images
+    assert len(read(path, batch=4).wanted) == 1
+
+
+@pytest.mark.parametrize("decomposed", [False, True])
+@pytest.mark.parametrize(("kind", "arguments", "lens", "key"), [
+    ("Conv2d", {"kernel_size": (3, 5), "stride": (2, 1), "padding": (1, 2), "dilation": (1, 2)}, (9, 8),
+     "4-9-8-3x5-6-5-4-2-1x2-2x1-1x2-0-NCHW-FP32-F"),
+    ("Conv2d", {"kernel_size": 3, "groups": 2, "bias": False}, (9, 8),
+     "4-9-8-3x3-6-7-6-2-0x0-1x1-1x1-0-NCHW-FP32-F_g2"),
+    ("Conv2d", {"kernel_size": 3, "padding": "same", "dilation": 2}, (9, 8),
+     "4-9-8-3x3-6-9-8-2-2x2-1x1-2x2-0-NCHW-FP32-F"),
+    ("Conv2d", {"kernel_size": 3, "padding": "valid"}, (9, 8), "4-9-8-3x3-6-7-6-2-0x0-1x1-1x1-0-NCHW-FP32-F"),
+    ("Conv1d", {"kernel_size": 3, "stride": 2, "padding": 1}, (9,), "4-1-9-1x3-6-1-5-2-0x1-1x2-1x1-0-NCHW-FP32-F_dim1"),
+    ("Conv3d", {"kernel_size": 3, "stride": 2}, (5, 9, 8), "4-5-9-8-3x3x3-6-2-4-3-2-0x0x0-2x2x2-1x1x1-0-NCDHW-FP32-F"),
+    ("ConvTranspose2d", {"kernel_size": 3, "stride": 2, "padding": 1, "output_padding": 1, "groups": 2}, (9, 8),
+     "4-9-8-3x3-6-18-16-2-1x1-2x2-1x1-0-NCHW-FP32-B_g2"),
+    ("ConvTranspose2d", {"kernel_size": 3, "dilation": (1, 2), "bias": False}, (9, 8),
+     "4-9-8-3x3-6-11-12-2-0x0-1x1-1x2-0-NCHW-FP32-B")])
+def test_arguments_of_exported_convolutions(torch, tmp_path, kind, arguments, lens, key, decomposed):
+    model = getattr(torch.nn, kind)(4, 6, **arguments)
+    found = read(exported(torch, tmp_path, model, torch.randn(2, 4, *lens), decomposed=decomposed))
+    assert not found.refused
+    assert list(layers(found).values()) == [key]
+
+
+def test_the_type_and_the_bias(torch, tmp_path):
+    for dtype, name in ((torch.float16, "FP16"), (torch.bfloat16, "BF16"), (torch.float64, "FP64")):
+        for bias in (False, True):
+            model = torch.nn.Conv2d(4, 5, 3, padding=1, bias=bias, dtype=dtype)
+            found = read(exported(torch, tmp_path, model, torch.randn(2, 4, 7, 7, dtype=dtype)))
+            assert list(layers(found).values()) == [FIRST.format(2).replace("FP32", name)]
+    found = read(exported(torch, tmp_path, torch.nn.Conv2d(4, 5, 3, dtype=torch.complex64),
+                          torch.randn(2, 4, 7, 7, dtype=torch.complex64)))
+    assert not found.wanted
+    assert "complex64" in found.refused[0]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("image", ["", "last", "sliced", "expanded"])
+def test_channels_last_is_what_pytorch_makes_of_it(torch, tmp_path, image, weights, size):
+    model = torch.nn.Conv2d(4, 5, size, padding=size // 2)
+    if weights:
+        model = model.to(memory_format=torch.channels_last)
+    x = torch.randn(2, 4, 7, 7)
+    x = {"": x, "last": x.to(memory_format=torch.channels_last), "sliced": torch.randn(2, 4, 7, 14)[..., ::2],
+         "expanded": torch.randn(1, 4, 7, 7).to(memory_format=torch.channels_last).expand(2, -1, -1, -1)}[image]
+    (key,) = layers(read(exported(torch, tmp_path, model, x))).values()
+    last = model(x).is_contiguous(memory_format=torch.channels_last)
+    assert key.endswith("NHWC-NHWC-NHWC-FP32-F" if last else "0-NCHW-FP32-F")
+
+
+def test_exported_bodies_are_read(torch, tmp_path):
+    first, second = torch.nn.Conv2d(4, 5, 3, padding=1), torch.nn.Conv2d(4, 5, 1)
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = first, second
+
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, lambda x: self.first(x), lambda x: self.second(x), (x,))
+
+    found = read(exported(torch, tmp_path, Model(), torch.randn(2, 4, 7, 7)))
+    assert layers(found) == {"true_graph_0/conv2d": FIRST.format(2),
+                             "false_graph_0/conv2d": FIRST.format(2).replace("3x3", "1x1").replace("-1x1-1x1-1x1-0",
+                                                                                                  "-0x0-1x1-1x1-0")}
+
+
+def test_exported_nodes_that_make_no_problem_are_refused(torch, tmp_path):
+    w, f = torch.randn(5, 4, 3, 3), torch.nn.functional
+
+    def some(x):
+        y = torch.ops.aten.convolution_backward(torch.randn(2, 5, 5, 5), x, w, None, [1, 1], [0, 0], [1, 1], False,
+                                                [0, 0], 1, [True, False, False])[0]
+        return y, f.conv2d(x[0], w), f.conv2d(x, w, stride=x.shape[2] - 6), x.to(torch.float16)
+
+    found = read(exported(torch, tmp_path, some, torch.randn(2, 4, 7, 7)))
+    assert list(layers(found)) == ["conv2d_1"]
+    assert ["convolution_backward is not measured" in found.refused[0], "no axis of the batch" in found.refused[1],
+            len(found.refused)] == [True, True, 2]
+
+
+def test_broken_exports_are_refused(torch, tmp_path):
+    path = exported(torch, tmp_path, torch.nn.Conv2d(4, 5, 3), torch.randn(2, 4, 7, 7))
+    whole, rng = path.read_bytes(), random.Random(3)
+    for _ in range(30):
+        content = bytearray(whole)
+        for _ in range(rng.choice((1, 8, 64))):
+            content[rng.randrange(len(content))] = rng.randrange(256)
+        path.write_bytes(content[:rng.randrange(len(content))] if rng.random() < 0.2 else content)
+        with contextlib.suppress(UsageError, MIOpenError):
+            read(path)

@@ -1,6 +1,7 @@
 """What `miopyx tune` reads: nothing in a file becomes a wrong problem, or a traceback, without being said."""
 
 import contextlib
+import json
 import random
 import re
 import warnings
@@ -10,7 +11,7 @@ import pytest
 
 from miopyx.errors import MIOpenError
 from miopyx.tools import cli
-from miopyx.tools.driver.options import UsageError
+from miopyx.tools.driver.options import FLAGS, UsageError
 from miopyx.tools.tune import sources
 
 FIRST = "4-7-7-3x3-5-7-7-{}-1x1-1x1-1x1-0-NCHW-FP32-F"
@@ -434,3 +435,94 @@ def test_broken_exports_are_refused(torch, tmp_path):
         path.write_bytes(content[:rng.randrange(len(content))] if rng.random() < 0.2 else content)
         with contextlib.suppress(UsageError, MIOpenError):
             read(path)
+
+
+# Lists and logs
+
+LINE = "conv -n 1 -c 4 -H 7 -W 7 -k 5 -y 3 -x 3 -p 1 -q 1 -F 1"
+LOGGED = f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver {LINE} -t 1"
+
+
+def test_files_of_one_name_are_told_apart(tmp_path, monkeypatch):
+    for folder in ("a/x", "b/x", "c"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "list.txt").write_text(LINE)
+        (tmp_path / folder / "log").write_text(LOGGED)
+    (tmp_path / "other.txt").write_text(LINE)
+    (tmp_path / "resnet50").write_text(LINE)
+    monkeypatch.chdir(tmp_path)
+    found = read("a/x/list.txt", "b/x/list.txt", "c/list.txt", "other.txt", "./c/list.txt", tmp_path / "resnet50",
+                 logs=["a/x/log", "c/log"])
+    assert {one.source: one.weight for one in found.wanted} == {
+        "a/x/list.txt": 1, "b/x/list.txt": 1, "c/list.txt": 2, "other.txt": 1, "resnet50": 1, "x/log": 1, "c/log": 1}
+    assert {one.source for one in read("a/x/list.txt").wanted} == {"list.txt"}
+
+
+BAD = ["conv --nonsense 1", "conv -c", "conv -n x", "conv -n -1", "conv -H -7", "conv -W 0", "conv -k 1.5", "conv -g 0",
+       f"conv -n {'9' * 400}", f"conv -H {'9' * 5000}", "conv -n 99999999999999999999", "conv -u 0", "conv -p -1",
+       "conv -H 4294967297 -W 4294967297", "conv -m none", "conv -n '1", "nonsense -n 1", "conv -n 1 8",
+       "conv -c 4 -g 3"]
+
+
+def test_lines_that_cannot_be_are_refused(tmp_path):
+    path = tmp_path / "list.txt"
+    for line in BAD:
+        path.write_text(f"{LINE}\n{line} -F 1\n")
+        found = read(path)
+        assert [(one.key, one.weight) for one in found.wanted] == [(FIRST.format(1), 1)]
+        assert [text.startswith(f"{path}, line 2: ") for text in found.refused] == [True], line
+        path.write_text(f"{LOGGED}\nMIOpenDriver {line} -F 1\n")
+        assert [(len(found.wanted), len(found.refused)) for found in [read(logs=[path])]] == [(1, 1)], line
+
+
+def test_a_log_that_is_broken(tmp_path):
+    """A line that is cut off anywhere is what it was, refused, or no command."""
+    path = tmp_path / "log"
+    for end in range(len(LOGGED)):
+        path.write_text(f"{LOGGED}\n{LOGGED[:end]}")
+        assert {one.key for one in read(logs=[path]).wanted} == {FIRST.format(1)}, LOGGED[:end]
+    path.write_bytes(b'{"a": 1}\n{"a": \n\xff\xfe\0\n' + LOGGED.encode() + b"\n" + LOGGED.replace("7", "\xe9").encode(
+        "latin-1") + b"\nMIOpenDriver conv -n 1 \xff\n" + LOGGED[:-30].encode() + LOGGED.encode() + b"\n")
+    found = read(logs=[path])
+    assert [(one.key, one.weight) for one in found.wanted] == [(FIRST.format(1), 1)]
+    assert [text.split(":")[0].split()[-1] for text in found.refused] == ["5", "6", "7"]
+
+
+def broken_line(rng):
+    words = rng.choice([LINE, LOGGED, "conv --spatial_dim 3 --in_d 4 -F 4 -z same", "activ -n 1 -c 4 -F 1"]).split()
+    flags = [f"-{flag.short}" for flag in FLAGS if flag.short] + [f"--{flag.name}" for flag in FLAGS]
+    values = ["-1", "0", "1", "7", "1e3", "9223372036854775808", "9" * 400, "nan", "x", "'", "1_0", "NHWC", "trans",
+              "same"]
+    for _ in range(rng.randrange(4)):
+        words.insert(rng.randrange(len(words) + 1), rng.choice(values if rng.random() < 0.6 else flags))
+    content = bytearray(" ".join(words), "ascii")
+    for _ in range(rng.choice((0, 0, 0, 3))):
+        content[rng.randrange(len(content))] = rng.randrange(1, 256)
+    return bytes(content[:rng.randrange(len(content))] if rng.random() < 0.2 else content)
+
+
+def test_broken_lines_are_refused(tmp_path):
+    rng, path = random.Random(1), tmp_path / "list"
+    made = refused = 0
+    for _ in range(150):
+        path.write_bytes(b"\n".join(broken_line(rng) for _ in range(10)))
+        for found in (read(path, batch=rng.choice((None, 3))), read(logs=[path], dtype=rng.choice(("", "float16")))):
+            made, refused = made + len(found.wanted), refused + len(found.refused)
+            assert not [one.key for one in found.wanted if "--" in one.key]  # negative numbers
+    assert min(made, refused) > 100
+
+
+def test_what_is_refused_is_counted(tmp_path, user_folder, capsys):
+    path = tmp_path / "list.txt"
+    path.write_text(f"{LINE}\n{BAD[0]}\n{BAD[1]}\n")
+    arguments = ["tune", str(path), "--device", "host", "--ledger", str(tmp_path / "l.sqlite3")]
+    assert cli.main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert "2 lines or layers make no problem and were skipped" in out
+    assert ["line 2" in err, "line 3" in err] == [True, True]
+    assert cli.main([*arguments, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert [text.split(":")[0].split()[-1] for text in json.loads(out)["refused"]] == ["2", "3"]
+    path.write_text(f"{BAD[0]}\n")
+    assert cli.main(arguments) == 2
+    assert ["line 1" in (err := capsys.readouterr().err), "no convolution to tune" in err] == [True, True]

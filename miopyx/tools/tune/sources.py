@@ -5,6 +5,7 @@ Each becomes convolution problems in one direction, named by their find-db keys,
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -66,8 +67,9 @@ def read(names: Sequence[str], logs: Sequence[str], options: Options) -> Found:
         for key, layer in some:
             counts[key, source, layer] = counts.get((key, source, layer), 0) + 1
 
+    called = _called([*names, *logs])
     for name in names:
-        source = Path(name).name
+        source = called[name]
         end = Path(name).suffix.lower()
         if end == ".onnx":
             add(_of_onnx(Path(name), source, options, refused), source)
@@ -76,14 +78,27 @@ def read(names: Sequence[str], logs: Sequence[str], options: Options) -> Found:
         else:
             add(_of_list(name, options, refused), source)
     for name in logs:
-        add(_of_log(Path(name), options, refused), Path(name).name)
+        add(_of_log(Path(name), options, refused), called[name])
     return Found([Wanted(key, weight, source, layer) for (key, source, layer), weight in counts.items()], refused)
+
+
+def _called(names: Sequence[str]) -> dict[str, str]:
+    """Return what each file is called: as much of the end of its path as no other one has."""
+    paths = {name: Path(os.path.abspath(name)) for name in names}
+    called = {}
+    for name, path in paths.items():
+        others = [other.parts for other in set(paths.values()) - {path}]
+        count = next(n for n in range(1, len(path.parts) + 1) if all(path.parts[-n:] != parts[-n:] for parts in others))
+        called[name] = str(Path(*path.parts[-count:]))
+    return called
 
 
 # Lists and logs
 
 
 def _of_list(name: str, options: Options, refused: list[str]) -> Iterator[tuple[str, str]]:
+    if Path(name).is_file():
+        _check_size(Path(name))
     left: list[listing.Refused] = []
     lines = listing.read(name, "conv", {}, options.batch, left)
     refused += [f"{name}, line {one.line}: {one.why}" for one in left]
@@ -110,16 +125,23 @@ def _of_log(path: Path, options: Options, refused: list[str]) -> Iterator[tuple[
             continue
         if not isinstance(work, Problem):
             continue
+        if "forw" not in command.given:  # every command ends with it
+            refused.append(f"{where}: cut off: no -F")
+            continue
         if remark:  # strides of no layout and the like
             refused.append(f"{where}: no flag says {remark}")
             continue
         yield from _of_work(work, options, where, refused)
 
 
+def _check_size(path: Path) -> None:
+    if path.stat().st_size > _MOST_BYTES:
+        raise UsageError(f"{path}: more than {_MOST_BYTES} bytes")
+
+
 def _lines(path: Path) -> list[str]:
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"{path}: more than {_MOST_BYTES} bytes")
+        _check_size(path)
         return path.read_bytes().decode(errors="replace").splitlines()
     except OSError as e:
         raise UsageError(f"{path}: {e.strerror}") from None

@@ -242,7 +242,7 @@ def _value(flag: Flag, text: str, token: str) -> Value:
             value = kind(text)
             if not math.isfinite(value):
                 raise ValueError
-        except ValueError:
+        except (ValueError, OverflowError):
             raise UsageError(f"{token}: {text!r} is not {'an integer' if kind is int else 'a number'}") from None
     if flag.fixed and value != flag.default:
         raise UsageError(f"{token} {text}: {flag.fixed}; only {flag.default!r} is accepted")

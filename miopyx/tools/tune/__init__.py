@@ -152,19 +152,22 @@ def _run(arguments: argparse.Namespace) -> int:
             "ledger": str(ledger.path) if ledger.path else None,
             "layers": [{**row._asdict(), "saved": row.saved} for row in made]}, indent=2))
     else:
-        print("\n".join([*show.table(made), *([""] if made else []), *_words(summary, len(weights), ledger.path)]))
+        print("\n".join([*show.table(made), *([""] if made else []),
+                         *_words(summary, len(weights), len(found.refused), ledger.path)]))
     if summary.ended_by == "interrupted":
         return 130
     return 1 if summary.failed else 0
 
 
-def _words(summary: Any, problems: int, ledger: Path | None) -> list[str]:
+def _words(summary: Any, problems: int, refused: int, ledger: Path | None) -> list[str]:
     """Return what became of the problems, in words."""
     from . import work
 
     why = {"budget": "; the budget is spent", "interrupted": "; interrupted"}.get(summary.ended_by, "")
     lines = [f"{problems} problems: {len(summary.results)} measured, {summary.known} known before, "
              f"{len(summary.failed)} failed, {summary.left} left{why}"]
+    if refused:
+        lines.append(f"{refused} lines or layers make no problem and were skipped")
     for device, times in summary.clocks.items():
         lines.append(f"{len(times)} devices {device.name} compared: "
                      + ("; ".join(work.outliers(times)) or f"within {work.OUTLIER:.0%} of each other's median"))

@@ -5,6 +5,7 @@ Each becomes convolution problems in one direction, named by their find-db keys,
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -66,24 +67,38 @@ def read(names: Sequence[str], logs: Sequence[str], options: Options) -> Found:
         for key, layer in some:
             counts[key, source, layer] = counts.get((key, source, layer), 0) + 1
 
+    called = _called([*names, *logs])
     for name in names:
-        source = Path(name).name
+        source = called[name]
         end = Path(name).suffix.lower()
         if end == ".onnx":
-            add(_of_onnx(Path(name), options, refused), source)
+            add(_of_onnx(Path(name), source, options, refused), source)
         elif end == ".pt2":
-            add(_of_exported(Path(name), options, refused), source)
+            add(_of_exported(Path(name), source, options, refused), source)
         else:
             add(_of_list(name, options, refused), source)
     for name in logs:
-        add(_of_log(Path(name), options, refused), Path(name).name)
+        add(_of_log(Path(name), options, refused), called[name])
     return Found([Wanted(key, weight, source, layer) for (key, source, layer), weight in counts.items()], refused)
+
+
+def _called(names: Sequence[str]) -> dict[str, str]:
+    """Return what each file is called: as much of the end of its path as no other one has."""
+    paths = {name: Path(os.path.abspath(name)) for name in names}
+    called = {}
+    for name, path in paths.items():
+        others = [other.parts for other in set(paths.values()) - {path}]
+        count = next(n for n in range(1, len(path.parts) + 1) if all(path.parts[-n:] != parts[-n:] for parts in others))
+        called[name] = str(Path(*path.parts[-count:]))
+    return called
 
 
 # Lists and logs
 
 
 def _of_list(name: str, options: Options, refused: list[str]) -> Iterator[tuple[str, str]]:
+    if Path(name).is_file():
+        _check_size(Path(name))
     left: list[listing.Refused] = []
     lines = listing.read(name, "conv", {}, options.batch, left)
     refused += [f"{name}, line {one.line}: {one.why}" for one in left]
@@ -110,16 +125,23 @@ def _of_log(path: Path, options: Options, refused: list[str]) -> Iterator[tuple[
             continue
         if not isinstance(work, Problem):
             continue
+        if "forw" not in command.given:  # every command ends with it
+            refused.append(f"{where}: cut off: no -F")
+            continue
         if remark:  # strides of no layout and the like
             refused.append(f"{where}: no flag says {remark}")
             continue
         yield from _of_work(work, options, where, refused)
 
 
+def _check_size(path: Path) -> None:
+    if path.stat().st_size > _MOST_BYTES:
+        raise UsageError(f"{path}: more than {_MOST_BYTES} bytes")
+
+
 def _lines(path: Path) -> list[str]:
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"{path}: more than {_MOST_BYTES} bytes")
+        _check_size(path)
         return path.read_bytes().decode(errors="replace").splitlines()
     except OSError as e:
         raise UsageError(f"{path}: {e.strerror}") from None
@@ -193,16 +215,16 @@ def _of_layer(layer: _Layer, options: Options, where: str, refused: list[str]) -
         refused.append(f"{where}, {layer.name}: {e}")
 
 
-def _of_onnx(path: Path, options: Options, refused: list[str]) -> Iterator[tuple[str, str]]:
+def _of_onnx(path: Path, source: str, options: Options, refused: list[str]) -> Iterator[tuple[str, str]]:
     try:
         from . import onnx_layers
     except ImportError:
         raise UsageError(f"{path}: needs the package onnx: pip install miopyx[onnx]") from None
-    for layer in onnx_layers.layers(path, options.batch, refused):
-        yield from _of_layer(_Layer(*layer), options, path.name, refused)
+    for layer in onnx_layers.layers(path, source, options.batch, refused):
+        yield from _of_layer(_Layer(*layer), options, source, refused)
 
 
-def _of_exported(path: Path, options: Options, refused: list[str]) -> Iterator[tuple[str, str]]:
+def _of_exported(path: Path, source: str, options: Options, refused: list[str]) -> Iterator[tuple[str, str]]:
     try:
         import torch
     except ImportError:
@@ -210,88 +232,133 @@ def _of_exported(path: Path, options: Options, refused: list[str]) -> Iterator[t
     if not path.is_file():
         raise UsageError(f"{path}: no such file")
     try:
-        graph = torch.export.load(path).graph
+        program = torch.export.load(path)
+        batch = _Batch(options.batch, _first_axes(program))
     except Exception as e:  # whatever PyTorch makes of a file that is none of its own
         why = str(e).splitlines()[0] if str(e) else type(e).__name__
         raise UsageError(f"{path}: no exported model: {why}") from None
-    for node in graph.nodes:
-        kind = str(getattr(node.target, "overloadpacket", ""))
-        if not kind.startswith("aten.") or kind[5:] not in _ATEN:
+    # What runs under a condition, in a loop or without gradients is a module of its own.
+    for where, module in program.graph_module.named_modules():
+        if not isinstance(module, torch.fx.GraphModule):
             continue
-        try:
-            layer = _ATEN[kind[5:]](node, options.batch)
-        except (MIOpenError, ValueError, TypeError, LookupError) as e:
-            refused.append(f"{path.name}, {node.name}: {e}")
-            continue
-        yield from _of_layer(layer, options, path.name, refused)
+        for node in module.graph.nodes:
+            kind = str(getattr(node.target, "overloadpacket", ""))
+            if node.op != "call_function" or not _ANY.search(kind):
+                continue
+            name = f"{where}/{node.name}" if where else node.name
+            try:
+                layer = _convolution(kind, node, name, batch)
+            except Exception as e:  # a broken file's nodes may lack anything
+                refused.append(f"{source}, {name}: {e}")
+                continue
+            yield from _of_layer(layer, options, source, refused)
 
 
-def _tensor(node: Any, batch: int | None = None) -> tuple[tuple[Sequence[int], Sequence[int] | None], str]:
-    """Return lengths, strides and type of what a node of a graph computes; a length that varies is `batch`."""
-    import torch
+_ANY = re.compile("conv(?!ert)")  # of any namespace
+_CONVOLUTIONS = frozenset(f"aten.{name}" for name in (
+    "conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"))
 
+
+class _Batch(NamedTuple):
+    """What --batch says, and axis 0 of the model's inputs: numbers, or expressions of what varies."""
+
+    size: int | None
+    given: frozenset[Any]
+
+    def of(self, length: Any) -> int:
+        """Return axis 0 of x."""
+        varies = not isinstance(length, int)
+        if self.size is None:
+            if varies:
+                raise ValueError(f"axis 0 of x varies ({length}); --batch sets that of the inputs")
+            return int(length)
+        if not varies and self.given and not any(isinstance(one, int) for one in self.given):
+            return int(length)  # it does not depend on the inputs' axis 0, which varies
+        if len(self.given) == 1:
+            (one,) = self.given
+            if not varies and length == one:
+                return self.size
+            if varies and not isinstance(one, int):
+                made = length.node.expr.subs({one: self.size})
+                if made.is_Integer and made > 0:
+                    return int(made)
+        raise ValueError(f"axis 0 of x ({length}) does not follow from --batch and axis 0 of the inputs "
+                         f"({', '.join(sorted(map(str, self.given)))})")
+
+
+def _first_axes(program: Any) -> frozenset[Any]:
+    """Return axis 0 of a model's inputs that may be images, if there are any; else of all."""
+    names = set(program.graph_signature.user_inputs)
+    shapes = [getattr(node.meta.get("val"), "shape", ()) for node in program.graph.nodes
+              if node.op == "placeholder" and node.name in names]
+    some = [shape for shape in shapes if len(shape) > 2] or [shape for shape in shapes if len(shape)]
+    return frozenset(shape[0] if isinstance(shape[0], int) else shape[0].node.expr for shape in some)
+
+
+def _tensor(node: Any, name: str, batch: _Batch | None = None) -> tuple[list[int], bool, str]:
+    """Return the lengths, whether PyTorch takes it for channels last, and the type of what a node computes."""
     value = node.meta["val"]
-    lens = [int(n) if isinstance(n, int) else batch or 1 for n in value.shape]
-    if batch:
-        lens[0] = batch
-    last = value.is_contiguous(memory_format=torch.channels_last if value.ndim == 4 else torch.channels_last_3d) \
-        if value.ndim in (4, 5) and not value.is_contiguous() else False
-    strides = None
-    if last:
-        strides = list(_descriptor("float32", lens, "nhwc").strides)
-    elif not value.is_contiguous():
-        raise ValueError(f"strides {tuple(value.stride())}")
-    return (lens, strides), str(value.dtype).removeprefix("torch.")
+    lens = []
+    for axis, length in enumerate(value.shape):
+        if batch is not None and axis == 0:
+            lens.append(batch.of(length))
+        elif isinstance(length, int):
+            lens.append(length)
+        else:
+            raise ValueError(f"axis {axis} of {name} varies ({length})")
+    strides = list(value.stride())
+    if not all(isinstance(step, int) for step in strides):
+        raise ValueError(f"strides of {name} vary ({tuple(strides)})")
+    return lens, _is_channels_last(lens, strides), str(value.dtype).removeprefix("torch.")
 
 
-def _all(values: Any, count: int) -> list[int]:
+def _is_channels_last(lens: Sequence[int], strides: Sequence[int]) -> bool:
+    """Tensor.suggest_memory_format's rule: what may be both is C order."""
+    if len(lens) not in (4, 5) or strides[1] == 0:
+        return False
+    least = 0
+    for axis in (1, *range(len(lens) - 1, 1, -1), 0):
+        if strides[axis] < least or (axis == 0 and least == strides[1]):
+            return False
+        least = strides[axis] * lens[axis]
+    return True
+
+
+def _numbers(values: Any, count: int) -> list[int]:
     """Return one number for each spatial axis of an argument that may have one for all."""
-    numbers = [values] if isinstance(values, int) else list(values)
-    return [int(n) for n in (numbers * count if len(numbers) == 1 else numbers)]
+    numbers = list(values) if isinstance(values, Sequence) else [values]
+    if not all(isinstance(n, int) for n in numbers):
+        raise ValueError(f"arguments that vary ({values})")
+    return numbers * count if len(numbers) == 1 else numbers
 
 
-def _argument(node: Any, place: int, default: Any) -> Any:
-    return node.args[place] if len(node.args) > place else default
-
-
-def _conv(node: Any, batch: int | None) -> _Layer:
-    """conv1d, conv2d, conv3d(x, w, bias, stride, padding, dilation, groups)."""
-    (x, dtype), (w, _) = _tensor(node.args[0], batch), _tensor(node.args[1])
-    count = len(x[0]) - 2
-    stride, dilation = (_all(_argument(node, place, 1), count) for place in (3, 5))
-    given = _argument(node, 4, 0)
-    if given == "same":
-        total = [d * (k - 1) for d, k in zip(dilation, w[0][2:], strict=True)]
+def _convolution(kind: str, node: Any, name: str, batch: _Batch) -> _Layer:
+    """Return a call of one of `_CONVOLUTIONS` as a layer; arguments go by their names in its schema."""
+    if kind not in _CONVOLUTIONS:
+        raise ValueError(f"{kind} is not measured")
+    schema = node.target._schema.arguments
+    a = {one.name: one.default_value for one in schema if one.has_default_value()}
+    a |= dict(zip((one.name for one in schema), node.args, strict=False)) | node.kwargs
+    w, w_last, w_dtype = _tensor(a["weight"], "w")
+    if len(a["input"].meta["val"].shape) != len(w):
+        raise ValueError("x has no axis of the batch")
+    x, x_last, dtype = _tensor(a["input"], "x", batch)
+    if dtype != w_dtype:
+        raise BadParmError("types differ", "w", w_dtype, dtype)
+    count = len(w) - 2
+    stride, dilation = _numbers(a["stride"], count), _numbers(a["dilation"], count)
+    (groups,) = _numbers(a["groups"], 1)
+    if a["padding"] == "same":
+        total = [d * (k - 1) for d, k in zip(dilation, w[2:], strict=True)]
         begin, end = [t // 2 for t in total], [t - t // 2 for t in total]
     else:
-        begin = end = [0] * count if given == "valid" else _all(given, count)
-    return _Layer(node.name, dtype, x, w, ConvolutionDescriptor(
-        begin, stride, dilation, groups=int(_argument(node, 6, 1)), end_pads=end))
-
-
-def _conv_transpose(node: Any, batch: int | None) -> _Layer:
-    """conv_transpose1d, 2d, 3d(x, w, bias, stride, padding, output_padding, groups, dilation)."""
-    return _transposed(node, batch, (3, 4, 7, 5, 6))
-
-
-def _convolution(node: Any, batch: int | None) -> _Layer:
-    """convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups)."""
-    if node.args[6]:
-        return _transposed(node, batch, (3, 4, 5, 7, 8))
-    (x, dtype), (w, _) = _tensor(node.args[0], batch), _tensor(node.args[1])
-    count = len(x[0]) - 2
-    stride, pads, dilation = (_all(node.args[place], count) for place in (3, 4, 5))
-    return _Layer(node.name, dtype, x, w, ConvolutionDescriptor(pads, stride, dilation, groups=int(node.args[8])))
-
-
-def _transposed(node: Any, batch: int | None, places: tuple[int, int, int, int, int]) -> _Layer:
-    (x, dtype), (w, _) = _tensor(node.args[0], batch), _tensor(node.args[1])
-    count = len(x[0]) - 2
-    stride, pads, dilation, extra = (_all(_argument(node, place, default), count)
-                                     for place, default in zip(places, (1, 0, 1, 0), strict=False))
-    return _Layer(node.name, dtype, x, w, ConvolutionDescriptor(
-        pads, stride, dilation, enums.miopenTranspose, int(_argument(node, places[4], 1)), extra))
-
-
-_ATEN = {"conv1d": _conv, "conv2d": _conv, "conv3d": _conv, "convolution": _convolution,
-         "conv_transpose1d": _conv_transpose, "conv_transpose2d": _conv_transpose, "conv_transpose3d": _conv_transpose}
+        begin = end = [0] * count if a["padding"] == "valid" else _numbers(a["padding"], count)
+    # PyTorch computes in channels last where x or w is that, else in C order, and copies what is otherwise.
+    tensors = [(lens, list(_descriptor("float32", lens, "nhwc").strides) if x_last or w_last else None)
+               for lens in (x, w)]
+    if "transpose" in kind or a.get("transposed"):
+        conv = ConvolutionDescriptor(begin, stride, dilation, enums.miopenTranspose, groups,
+                                     _numbers(a["output_padding"], count), end)
+    else:
+        conv = ConvolutionDescriptor(begin, stride, dilation, groups=groups, end_pads=end)
+    return _Layer(name, dtype, tensors[0], tensors[1], conv)

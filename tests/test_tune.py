@@ -26,6 +26,7 @@ from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
 from miopyx.tools import cli
 from miopyx.tools.driver.options import UsageError
+from miopyx.tools.tune import ledger as ledgers
 from miopyx.tools.tune import measure, show, sources
 from miopyx.tools.tune.ledger import DONE, FAILED, OPEN, VERSION, Device, Ledger, existing
 from miopyx.tools.tune.station import Station
@@ -268,18 +269,95 @@ def test_a_ledger_that_fails_later_stops_nothing(tmp_path, caplog):
     ledger.close()
 
 
+@contextlib.contextmanager
+def locked(path):
+    """Keep others from writing a ledger."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        yield
+        db.execute("ROLLBACK")
+
+
+def test_a_ledger_that_somebody_holds_stops_nothing(tmp_path, caplog, monkeypatch):
+    """What could not be written is in memory, too."""
+    monkeypatch.setattr(ledgers, "_BUSY_SECONDS", 0.1)
+    ledger = Ledger(tmp_path / "ledger.sqlite3")
+    with locked(ledger.path):
+        assert ledger.record(TWICE, False, result_of())
+    assert "is not used" in caplog.text
+    assert ledger.path is None
+    assert [line.decode() for line in ledger.find_lines(DEVICE)] == [result_of()["find"]]
+    ledger.close()
+
+
+def test_the_only_place_of_results_is_waited_for(tmp_path, caplog, monkeypatch):
+    """Of a fleet: a ledger that fails for a while loses nothing, one that fails for good is an error."""
+    monkeypatch.setattr(ledgers, "_BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(ledgers, "_AGAIN_SECONDS", 0.1)
+    path = tmp_path / "ledger.sqlite3"
+    ledger = Ledger(path, only=True)
+    holder = locked(path)
+    holder.__enter__()
+    with ThreadPoolExecutor(1) as executor:
+        writing = executor.submit(lambda: Ledger(path, only=True).record(TWICE, False, result_of()))
+        time.sleep(1)
+        assert not writing.done()
+        holder.__exit__(None, None, None)
+        assert writing.result()
+    assert "tried again" in caplog.text
+    assert ledger.counts()["result"] == 1
+    monkeypatch.setattr(ledgers, "_PATIENCE_SECONDS", 0.5)
+    with locked(path), pytest.raises(UnknownError, match="only place"):
+        ledger.record(ONCE[0], False, result_of(ONCE[0]))
+    ledger.close()
+    noise = tmp_path / "noise.sqlite3"
+    noise.write_bytes(os.urandom(5000))
+    with pytest.raises(UnknownError, match="only place"):
+        Ledger(noise, only=True)
+
+
 def test_two_writers(tmp_path):
-    ledgers = [Ledger(tmp_path / "ledger.sqlite3") for _ in range(2)]
+    """At a time: each result is new to one of them, and nobody fails."""
+    start = threading.Barrier(2)
 
-    def write(ledger):
-        return sum(ledger.record(f"{i}-7-7-3x3-5-7-7-1-1x1-1x1-1x1-0-NCHW-FP32-F", False, result_of())
-                   for i in range(1, 101))
-
-    new = [write(ledger) for ledger in ledgers]
-    assert new == [100, 0]
-    assert ledgers[0].counts()["result"] == ledgers[0].counts()["task"] == 100
-    for ledger in ledgers:
+    def write(_):
+        ledger = Ledger(tmp_path / "ledger.sqlite3")
+        start.wait()
+        new = [ledger.record(key, False, result_of(key)) for key in many(100)]
+        assert ledger.path is not None
         ledger.close()
+        return new
+
+    with ThreadPoolExecutor(2) as executor:
+        first, second = executor.map(write, range(2))
+    assert all(one != other for one, other in zip(first, second, strict=True))
+    ledger = existing(tmp_path / "ledger.sqlite3")
+    assert ledger.counts()["result"] == ledger.counts()["task"] == 100
+    assert ledger.counts()["attempt"] == 200
+    ledger.close()
+
+
+def test_a_partial_search_does_not_stand_before_a_whole_result():
+    ledger = Ledger(None)
+    line = records.write_find(TWICE.encode(), [], DEVICE.stamp, True).decode()
+    ledger.record(TWICE, True, result_of(ms=3.0, partial=True, find=line))
+    assert ledger.find_lines(DEVICE) == [line.encode()]
+    ledger.record(TWICE, False, result_of(ms=2.0))
+    assert ledger.find_lines(DEVICE) == [result_of()["find"].encode()]
+    assert [row[6] for row in ledger.layers()] == [2.0]
+    ledger.record(TWICE, True, result_of(ms=1.0))
+    assert [row[6] for row in ledger.layers()] == [1.0]
+
+
+def test_names_need_not_be_utf8(tmp_path):
+    name = os.fsdecode(b"caf\xe9.txt")
+    ledger = Ledger(tmp_path / "ledger.sqlite3")
+    ledger.asked([(TWICE, name, f"layer of {name}", 2.0)])
+    ledger.attempt(DEVICE, TWICE, False, "measure", name, 1.0, "lost", name)
+    ledger.record(TWICE, False, result_of())
+    assert ledger.layers()[0][2] == r"caf\udce9.txt"
+    assert ledger.path is not None
+    ledger.close()
 
 
 def test_exports_of_a_ledger(tmp_path, user_folder, capsys):

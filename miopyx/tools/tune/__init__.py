@@ -129,7 +129,10 @@ def _run(arguments: argparse.Namespace) -> int:
     for one in found.wanted:
         weights[one.key] = weights.get(one.key, 0.0) + one.weight
     limit = arguments.limit * (12 if arguments.exhaustive and arguments.limit == _LIMIT else 1)
-    ledger = Ledger(arguments.ledger or default_ledger())
+    path = arguments.ledger or default_ledger()
+    if path is None and arguments.scheduler:
+        raise UsageError("a fleet's results are kept in the ledger alone: --ledger says where")
+    ledger = Ledger(path, only=bool(arguments.scheduler))
     if arguments.retry:
         ledger.retry()
     ledger.asked((one.key, one.source, one.layer, one.weight) for one in found.wanted)

@@ -27,7 +27,7 @@ from miopyx.problem._problem import ConvProblem
 from miopyx.tools import cli
 from miopyx.tools.driver.options import UsageError
 from miopyx.tools.tune import ledger as ledgers
-from miopyx.tools.tune import measure, show, sources
+from miopyx.tools.tune import measure, show, sources, work
 from miopyx.tools.tune.ledger import DONE, FAILED, OPEN, VERSION, Device, Ledger, existing
 from miopyx.tools.tune.station import Station
 from miopyx.tools.tune.work import TRIES, LocalLane, LocalLanes, Scheduler, outliers
@@ -475,6 +475,7 @@ class FakeLane:
     """A lane whose jobs are functions of the test's, in threads."""
 
     depth = 2
+    rest = None
 
     def __init__(self, name, behaviour=None, overlap=True, compilers=2, ms=1.0, built=lambda key: False):
         self.ms, self.built = ms, built
@@ -624,6 +625,114 @@ def test_a_lane_that_breaks_is_left():
     assert bad.closed
     with pytest.raises(UnknownError, match="fell off"):
         Scheduler(FakeLanes([FakeLane("bad", broken)]), Ledger(None), many(3), Nobody()).run()
+
+
+def test_a_worker_that_fails_is_asked_again(caplog, monkeypatch):
+    """Of a fleet: a job that raised does not take its worker away for good."""
+    monkeypatch.setattr(work, "_POLL_SECONDS", 0.02)
+    times = []
+
+    def at_first(key):
+        times.append(time.monotonic())
+        if len(times) <= 2:
+            raise UnknownError("the device fell off")
+        return {"done": result_of(key)}
+
+    lane, ledger = FakeLane("a", at_first), Ledger(None)
+    lane.rest, lane.depth = 0.2, 1
+    summary = Scheduler(FakeLanes([lane]), ledger, many(5), Nobody(), databases=False).run()
+    assert (len(summary.results), summary.failed, summary.left) == (5, [], 0)
+    assert times[1] - times[0] >= 0.2
+    assert times[2] - times[1] >= 0.4, "longer and longer"
+    assert "the device fell off; it is used again in 0.4 s" in caplog.text
+
+
+def test_a_device_that_fails_for_good_ends_its_kind():
+    """On one machine nobody else comes: its problems are left, and the others are measured."""
+    def broken(_):
+        raise UnknownError("the device fell off")
+
+    good, bad = FakeLane("good"), FakeLane("bad", broken)
+    bad.device = Device("other_1", "stamp")
+    summary = Scheduler(FakeLanes([bad, good]), Ledger(None), many(5), Nobody()).run()
+    assert (len(summary.results), summary.left) == (5, 5)
+
+
+def test_problems_that_nobody_is_there_for_are_said_once(caplog, monkeypatch):
+    monkeypatch.setattr(work, "_ALONE_SECONDS", 0.5)
+    monkeypatch.setattr(work, "_POLL_SECONDS", 0.1)
+    gate = threading.Event()
+    lanes = FakeLanes([])
+    steps = [(2.0, [FakeLane("gone", lambda key: gate.wait(20))]), (2.5, []), (5.0, [FakeLane("good")])]
+    for seconds, there in steps:
+        threading.Timer(seconds, lambda there=there: setattr(lanes, "lanes", there)).start()
+    summary = Scheduler(lanes, Ledger(None), many(7), Nobody(), databases=False).run()
+    gate.set()
+    assert len(summary.results) == 7
+    assert [record.getMessage() for record in caplog.records] == [
+        "7 problems wait: there is no worker", f"7 problems wait: there is no worker for {DEVICE.name}"]
+
+
+class Lost(Future):
+    """What is done, and whose worker went before it was fetched, as dask has it."""
+
+    def __init__(self):
+        super().__init__()
+        self.set_result(None)
+
+    def result(self, timeout=None):
+        assert timeout is not None, "nobody will ever answer"
+        raise TimeoutError(f"timed out after {timeout} s")
+
+
+def test_a_result_that_does_not_come_is_measured_again():
+    class Forgetful(FakeLane):
+        rest = 0.1
+
+        def submit(self, job, **arguments):
+            if job == "measure" and not self.given:
+                self.given += 1
+                return Lost()
+            return super().submit(job, **arguments)
+
+    lane = Forgetful("a")
+    summary = Scheduler(FakeLanes([lane]), Ledger(None), many(5), Nobody(), databases=False).run()
+    assert (len(summary.results), summary.left) == (5, 0)
+    assert summary.lost
+
+
+def test_what_a_lane_finished_before_it_went_counts():
+    quick, good = FakeLane("quick", compilers=0), FakeLane("good")
+    ledger = Ledger(None)
+    scheduler = Scheduler(FakeLanes([good]), ledger, many(1), Nobody(), databases=False)
+    scheduler._meet([quick])
+    hand = scheduler.hands[id(quick)]
+    scheduler._fill(hand)
+    scheduler._land(scheduler.events.get(timeout=20))
+    scheduler._fill(hand)
+    scheduler.events.get(timeout=20)  # it is done, and nobody saw it yet
+    scheduler._meet([good])
+    assert scheduler.summary.lost == 0
+    assert len(scheduler.run().results) == ledger.counts()["result"] == 1
+    assert not good.measured
+
+
+def test_an_interrupt_takes_what_has_arrived():
+    """Results that are there and were not looked at yet when somebody interrupts."""
+    class Interrupting(Nobody):
+        def done(self, device, key, result, why):
+            super().done(device, key, result, why)
+            if len(self.ended) == 1:
+                until = time.monotonic() + 20
+                while len(lane.measured) < 2 and time.monotonic() < until:
+                    time.sleep(0.01)
+                time.sleep(0.1)
+                raise KeyboardInterrupt
+
+    lane, ledger = FakeLane("a", compilers=0), Ledger(None)
+    summary = Scheduler(FakeLanes([lane]), ledger, many(9), Interrupting()).run()
+    assert summary.ended_by == "interrupted"
+    assert ledger.counts()["result"] == len(lane.measured) >= 2
 
 
 def test_a_problem_that_kills_is_left_after_two_tries():

@@ -158,7 +158,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print("\n".join([*show.table(made), *([""] if made else []), *_words(summary, len(weights), ledger.path)]))
     if summary.ended_by == "interrupted":
         return 130
-    return 1 if summary.failed else 0
+    return 1 if summary.failed or (summary.left and summary.ended_by == "all") else 0
 
 
 def _words(summary: Any, problems: int, ledger: Path | None) -> list[str]:

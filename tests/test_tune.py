@@ -17,7 +17,7 @@ import pytest
 import tune_clock
 
 from miopyx import ConvolutionDescriptor, Handle, TensorDescriptor
-from miopyx.choose import find
+from miopyx.choose import child, find
 from miopyx.choose._survey import Survey
 from miopyx.database import records, store
 from miopyx.device import devices
@@ -28,6 +28,7 @@ from miopyx.tools import cli
 from miopyx.tools.driver.options import UsageError
 from miopyx.tools.tune import ledger as ledgers
 from miopyx.tools.tune import measure, show, sources, work
+from miopyx.tools.tune import station as station_module
 from miopyx.tools.tune.ledger import DONE, FAILED, OPEN, VERSION, Device, Ledger, existing
 from miopyx.tools.tune.station import Station
 from miopyx.tools.tune.work import TRIES, LocalLane, LocalLanes, Scheduler, outliers
@@ -408,6 +409,132 @@ def test_a_station(user_folder):
     station.close()
     with pytest.raises(MIOpenError):
         Station("no such device").run("describe", 60)
+
+
+def poisoned(key, solver, _config, ms):
+    """Once a certain problem ran nothing runs any more in its process, as after some errors of a GPU."""
+    if key == ONCE[0] or hasattr(poisoned, "by"):
+        poisoned.by = key
+        raise UnknownError("an illegal address")
+    return tune_clock.clock(key, solver, (), ms)
+
+
+def spoilt_by_the_second(key, solver, _config, ms):
+    """The second solver that runs spoils its process."""
+    seen = spoilt_by_the_second.__dict__.setdefault("seen", [])
+    if solver not in seen:
+        seen.append(solver)
+    if len(seen) > 1:
+        raise UnknownError("an illegal address")
+    return tune_clock.clock(key, solver, (), ms)
+
+
+def test_an_error_of_the_device_is_not_the_next_problems(user_folder):
+    lanes = LocalLanes([LocalLane("host", 0, 60.0, "test_tune:poisoned")])
+    ledger = Ledger(None)
+    summary = Scheduler(lanes, ledger, dict.fromkeys([TWICE, *ONCE], 1.0), Nobody()).run()
+    lanes.close()
+    assert sorted(key for key, _ in summary.results) == sorted([TWICE, ONCE[1]])
+    (key, why), = summary.failed
+    assert key == ONCE[0]
+    assert "an illegal address" in why
+    assert ledger._rows("SELECT count(*) FROM attempt WHERE outcome = 'died'")[0][0] == TRIES
+
+
+def test_what_failed_after_another_solver_is_not_known(user_folder, opencl_name):
+    """The solvers that a device's error kept from being timed stay to be timed."""
+    station = Station(opencl_name, "test_tune:spoilt_by_the_second")
+    first = station.run("describe", 60)["done"]["pid"]
+    result = station.run("measure", 60, key=TWICE, search=False)["done"]
+    assert result["partial"]
+    assert records.read_find(records.split(result["find"].encode())[1]).failed == []
+    assert station.run("look", 60, keys=[TWICE], search=False)["done"][0]["known"] is False
+    assert station.run("describe", 60)["done"]["pid"] != first
+    station.close()
+
+
+def test_what_is_refused_keeps_its_child(user_folder):
+    station = Station("host", CLOCK)
+    first = station.run("describe", 60)["done"]["pid"]
+    assert "why" in station.run("measure", 60, key="nonsense", search=False)
+    assert station.run("describe", 60)["done"]["pid"] == first
+    station.close()
+
+
+def test_a_child_that_was_ended_as_it_answered_costs_nothing(user_folder, monkeypatch):
+    class Late(threading.Timer):
+        """Has fired when it is cancelled, and takes a while."""
+
+        def cancel(self):
+            super().cancel()
+            self.firing = threading.Thread(target=lambda: time.sleep(0.2) or self.function())
+            self.firing.start()
+
+        def join(self, timeout=None):
+            super().join(timeout)
+            self.firing.join(timeout)
+
+    station = Station("host", CLOCK)
+    station.run("describe", 60)
+    with monkeypatch.context() as patch:
+        patch.setattr(child.threading, "Timer", Late)
+        assert "done" in station.run("describe", 60)
+    assert "done" in station.run("measure", 60, key=TWICE, search=False)
+    station.close()
+
+
+def test_a_lane_that_is_closed_does_not_wait_for_a_child_that_starts(user_folder, monkeypatch):
+    """Between two children there is nobody to end."""
+    station = Station("host", "test_tune:endless")
+    opening, going = threading.Event(), threading.Event()
+    ask = child.Child.ask
+
+    def slowly(self, *arguments):
+        opening.set()
+        assert going.wait(20)
+        return ask(self, *arguments)
+
+    monkeypatch.setattr(child.Child, "ask", slowly)
+    with ThreadPoolExecutor(1) as executor:
+        asked = executor.submit(station.run, "measure", 60, key=TWICE, search=False)
+        assert opening.wait(20)
+        station.kill()
+        going.set()
+        with pytest.raises(UnknownError, match="SIGKILL"):
+            asked.result(timeout=20)
+    with pytest.raises(UnknownError, match="was ended"):
+        station.run("describe", 60)
+    station.close()
+
+
+def test_many_that_compile_use_each_core_once(user_folder, monkeypatch):
+    started = []
+
+    class Noted(child.Child):
+        def __init__(self, command, name, environment=None):
+            started.append(environment)
+            super().__init__(command, name, environment)
+
+    monkeypatch.setattr(station_module, "Child", Noted)
+    for compilers, level in ((2, {"MIOPEN_COMPILE_PARALLEL_LEVEL": "1"}), (1, {})):
+        lane = LocalLane("host", compilers, 60.0)
+        lane.submit("compile", key=TWICE).result()
+        lane.close()
+        assert started == [{}, level]
+        started.clear()
+
+
+def test_what_cannot_be_looked_up_is_not_built(user_folder, monkeypatch):
+    """One problem's error does not spoil the look of the others."""
+    def fail(_):
+        raise UnknownError("no such file")
+
+    monkeypatch.setattr(measure.find, "is_built", fail)
+    with Handle("host") as handle:
+        looked = measure.Bench.look(SimpleNamespace(
+            handle=handle, _look=lambda *of: measure.Bench._look(SimpleNamespace(
+                handle=handle, _gain=lambda *_: 1.0), *of)), [TWICE, ONCE[0]], False)
+    assert looked == [{"known": False, "gain_ms": 1.0, "built": False}] * 2
 
 
 def test_a_measurement_that_takes_too_long_ends_its_child(user_folder):

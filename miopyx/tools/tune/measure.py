@@ -20,7 +20,7 @@ import numpy as np
 import miopyx
 from miopyx._core import Offer
 from miopyx.api import _convolution
-from miopyx.choose import _ranking, find, measurements, preparing
+from miopyx.choose import _ranking, compile_child, find, measurements, preparing
 from miopyx.choose._survey import Survey
 from miopyx.database import records, store
 from miopyx.database.records import FindItem
@@ -57,13 +57,21 @@ class Bench:
         self.handle = miopyx.Handle(first["device"] or None)
         self.clock: Clock | None = _named(first["clock"]) if first.get("clock") else None
         self.memory = _Memory(self.handle)
+        self.has_begun = False  # the present job, to run something on the device
 
     def answer(self, job: dict[str, Any], _payload: bytes) -> bytes:
-        """Do a job; return its result as JSON."""
+        """Do a job; return its result as JSON, {"refused": why} for an error before anything ran."""
         jobs: dict[str, Callable[..., Any]] = {
             "describe": self.describe, "look": self.look, "compile": self.compile, "wait": self.wait,
             "measure": self.measure, "time": self.time}
-        return json.dumps(jobs[job["job"]](**job.get("arguments", {}))).encode()
+        self.has_begun = False
+        try:
+            result = jobs[job["job"]](**job.get("arguments", {}))
+        except Exception as e:
+            if self.has_begun:
+                raise
+            result = {"refused": compile_child.reason(e)}
+        return json.dumps(result).encode()
 
     def describe(self) -> dict[str, Any]:
         """Return what the device is."""
@@ -93,7 +101,10 @@ class Bench:
             return {"why": "no solver of this device runs it"}
         if known:
             return {"known": True, "gain_ms": 0.0}
-        return {"known": False, "gain_ms": self._gain(survey, ordered), "built": find.is_built(survey)}
+        built = False
+        with contextlib.suppress(MIOpenError):  # measuring will say what is wrong
+            built = find.is_built(survey)
+        return {"known": False, "gain_ms": self._gain(survey, ordered), "built": built}
 
     def _gain(self, survey: Survey, ordered: list[_ranking.Candidate]) -> float:
         """Return the milliseconds that the present first choice is expected to lose against the best.
@@ -142,6 +153,7 @@ class Bench:
         try:
             problem = _key.parse_find_key(key.encode())
             offer = _ranking.offer_of(Survey(self.handle, problem), registry.BY_NAME[solver].id)
+            self.has_begun = True
             with self.handle.timing():
                 return {"ms": find.time_one(self._run(problem, key, offer.workspace),
                                             preparing.invoker(self.handle, offer))}
@@ -158,6 +170,7 @@ class Bench:
         size = find.workspace_size(handle, problem, find.NORMAL)
         lines: list[dict[str, Any]] = []
         measurements.listeners.append(lines.append)
+        self.has_begun = True
         try:
             with handle.timing():
                 run = self._run(problem, key, size)

@@ -77,7 +77,7 @@ class LocalLane:
 
     def __init__(self, device: str, compilers: int, limit: float, clock: str = "") -> None:
         self._measuring = Station(device, clock)
-        self._compiling = [Station(device) for _ in range(compilers)]
+        self._compiling = [Station(device, alone=compilers < 2) for _ in range(compilers)]
         self._free: queue.SimpleQueue[Station] = queue.SimpleQueue()
         for station in self._compiling:
             self._free.put(station)

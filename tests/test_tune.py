@@ -479,6 +479,7 @@ def test_a_child_that_was_ended_as_it_answered_costs_nothing(user_folder, monkey
     with monkeypatch.context() as patch:
         patch.setattr(child.threading, "Timer", Late)
         assert "done" in station.run("describe", 60)
+    time.sleep(0.5)
     assert "done" in station.run("measure", 60, key=TWICE, search=False)
     station.close()
 
@@ -991,9 +992,15 @@ def test_the_table_sums_up():
     assert "A -> B" in lines[1]
 
 
-def test_two_that_tune_take_turns(user_folder):
-    """While somebody measures on the device a measurement waits, and its limit does not count meanwhile."""
+@pytest.mark.parametrize("cache", ["another", "0"])
+def test_two_that_tune_take_turns(user_folder, tmp_path, monkeypatch, cache):
+    """While somebody measures on the device a measurement waits, and its limit does not count meanwhile.
+
+    Whatever folders the two use.
+    """
     with Handle("host") as handle, measure._device_lock(handle):
+        monkeypatch.setenv("MIOPYX_CACHE_DIR", str(tmp_path / cache))
+        monkeypatch.setenv("MIOPYX_CACHE", "0" if cache == "0" else "1")
         station = Station("host", CLOCK)
         answers = []
         thread = threading.Thread(target=lambda: answers.append(
@@ -1004,6 +1011,59 @@ def test_two_that_tune_take_turns(user_folder):
     thread.join(60)
     assert "done" in answers[0]
     station.close()
+
+
+def test_a_device_has_one_lock_in_all_runtimes():
+    host = devices.find("host")
+    cuda = host._replace(kind="gpu", name="nv-sm90_132", cuda=1, bus="0000:3b:00")
+    opencl = host._replace(kind="gpu", name="nv-sm90_132", platform_index=2, device_index=5, handle=SimpleNamespace(
+        pci_bus_id_nv=0x3b, pci_slot_id_nv=0, pci_domain_id_nv=0))
+    assert measure._place(cuda) == measure._place(opencl) == "pci-0000-3b-00"
+    assert measure._place(cuda._replace(bus="0000:3c:00")) != measure._place(cuda)
+    other = opencl._replace(handle=None, name="a b/../c_1")
+    assert measure._place(other) == "a-b----c-1-2-5"
+    assert measure._place(other._replace(kind="cpu")) == measure._place(host) == "cpu"
+
+
+def test_a_lock_that_all_users_share(tmp_path, monkeypatch):
+    monkeypatch.setattr(measure, "_lock_folder", lambda: tmp_path / "locks")
+    with Handle("host") as handle:
+        with measure._device_lock(handle) as why:
+            assert "No such file" in why, "no lock, and no error"
+        (tmp_path / "locks").mkdir()
+        path = tmp_path / "locks" / "miopyx-measuring-cpu.lock"
+        before = os.umask(0o077)
+        try:
+            with measure._device_lock(handle) as why:
+                assert why == ""
+        finally:
+            os.umask(before)
+        assert path.stat().st_mode & 0o777 == 0o666
+        path.unlink()
+        path.symlink_to(tmp_path / "victim")
+        with measure._device_lock(handle) as why:
+            assert str(path) in why
+        assert not (tmp_path / "victim").exists()
+        path.unlink()
+        os.mkfifo(path)
+        with measure._device_lock(handle) as why:
+            assert "not a regular file" in why
+
+
+def test_a_lock_file_that_is_tidied_away(tmp_path):
+    """Who waited for it then waits for the one that the others lock."""
+    path = tmp_path / "lock"
+    first = measure._locked(path)
+    with ThreadPoolExecutor(1) as executor:
+        waiting = executor.submit(measure._locked, path)
+        time.sleep(0.3)
+        path.unlink()
+        second = measure._locked(path)
+        os.close(first)
+        time.sleep(0.3)
+        assert not waiting.done()
+        os.close(second)
+        os.close(waiting.result(timeout=20))
 
 
 def test_a_problem_of_no_solver_fails_once(user_folder):

@@ -20,11 +20,12 @@ from miopyx import ConvolutionDescriptor, Handle, TensorDescriptor
 from miopyx.choose import child, find
 from miopyx.choose._survey import Survey
 from miopyx.database import records, store
+from miopyx.database.records import FindItem
 from miopyx.device import devices
 from miopyx.errors import BadParmError, MIOpenError, UnknownError
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
-from miopyx.tools import cli
+from miopyx.tools import cli, tune
 from miopyx.tools.driver.options import UsageError
 from miopyx.tools.tune import ledger as ledgers
 from miopyx.tools.tune import measure, show, sources, work
@@ -384,6 +385,40 @@ def test_exports_of_a_ledger(tmp_path, user_folder, capsys):
         assert cli.main(["db", "export", *map(str, arguments)]) == 2
 
 
+def test_ledgers_are_databases(tmp_path, capsys):
+    """merge, diff and the like take them as they take their exports; of several devices one must be named."""
+    def db(*arguments):
+        code = cli.main(["db", *map(str, arguments), "--json"])
+        out, err = capsys.readouterr()
+        return json.loads(out) if code == 0 else (code, err)
+
+    paths = [tmp_path / name for name in ("a.sqlite3", "b.sqlite3")]
+    for path, keys, ms in zip(paths, ([TWICE, ONCE[0]], [TWICE]), (1.0, 2.0), strict=True):
+        ledger = Ledger(path)
+        for key in keys:
+            item = FindItem("ConvDirectNaiveConvFwd", ms, 0, 0, 1)
+            line = records.write_find(key.encode(), [item], DEVICE.stamp).decode()
+            ledger.record(key, False, result_of(key, ms, find=line))
+        ledger.close()
+    for path in paths:
+        assert db("export", path, path.with_suffix(".fdb.txt"))["records"]
+    exports = [path.with_suffix(".fdb.txt") for path in paths]
+    assert db("diff", *paths) == db("diff", *exports)
+    assert db("diff", *paths)["find-db"]["milliseconds"] == {"A": 1.0, "B": 2.0}
+    written = [db("merge", tmp_path / f"{i}.txt", *files)["records"] for i, files in enumerate((paths, exports))]
+    assert written == [2, 2]
+    assert (tmp_path / "0.txt").read_bytes() == (tmp_path / "1.txt").read_bytes()
+    assert db("info", paths[0])[str(paths[0])]["records"] == db("verify", paths[0])["records"] == 2
+    content = paths[0].read_bytes()
+    assert db("compact", paths[0])[0] == 2
+    assert paths[0].read_bytes() == content
+    ledger = Ledger(paths[0])
+    ledger.record(TWICE, False, result_of(device=Device("other_1", "stamp")))
+    ledger.close()
+    code, err = db("merge", tmp_path / "out.txt", *paths)
+    assert (code, "several devices" in err, (tmp_path / "out.txt").exists()) == (2, True, False)
+
+
 # Children
 
 
@@ -673,6 +708,14 @@ def test_devices_of_a_kind_are_compared():
     assert not Scheduler(FakeLanes([FakeLane("a")]), ledger, many(12), Nobody()).run().clocks
 
 
+@pytest.mark.parametrize(("times", "words"), [
+    ({"a": 1.0, "b": 1.12}, ["b: 12% slower than a"]), ({"a": 1.09, "b": 1.0}, ["a: 9% slower than b"]),
+    ({"a": 1.0, "b": 1.04}, []), ({"a": 1.0}, []), ({}, []), ({"a": 0.0, "b": 0.0}, []),
+    ({"a": 1.0, "b": 1.0, "c": 0.9}, ["c: 10% faster than the median of 3 devices"])])
+def test_who_is_off_the_others(times, words):
+    assert outliers(times) == words
+
+
 @pytest.mark.parametrize("overlap", [False, True])
 def test_best_first_and_compiled_before(overlap):
     lane = FakeLane("a", lambda key: time.sleep(0.005) or {"done": result_of(key)}, overlap=overlap)
@@ -901,6 +944,29 @@ def run(*arguments, code=0, **environment):
     return done
 
 
+def test_names_of_files_need_not_be_utf8(tmp_path, user_folder):
+    name = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    with open(name, "w") as file:
+        file.write(LIST)
+    done = run(name, "--device", "host", "--ledger", f"{name}.sqlite3", PYTHONIOENCODING="utf-8:strict")
+    assert "3 measured" in done.stdout
+    assert r"caf\udce9.sqlite3" in done.stdout
+
+
+def test_clocks_of_kinds_of_one_name(listed, tmp_path, capsys, monkeypatch, user_folder):
+    """Another driver makes another kind."""
+    kinds = [DEVICE, Device(DEVICE.name, "another stamp")]
+    lanes = [FakeLane(name, ms=ms) for name, ms in zip("abcd", (1.0, 2.0, 3.0, 4.0), strict=True)]
+    for lane, kind in zip(lanes, kinds * 2, strict=True):
+        lane.device = kind
+        lane.behaviour = lambda key, kind=kind: {"done": result_of(key, device=kind)}
+    monkeypatch.setattr(tune, "_lanes", lambda *_: FakeLanes(lanes))
+    assert cli.main(["tune", str(listed), "--ledger", str(tmp_path / "ledger"), "--json"]) == 0
+    clocks = json.loads(capsys.readouterr().out)["clocks"]
+    assert [(one["name"], one["stamp"], list(one["ms"].values())) for one in clocks] == [
+        (*kinds[0], [1.0, 3.0]), (*kinds[1], [2.0, 4.0])]
+
+
 def test_a_second_run_does_nothing(listed, user_folder):
     first = json.loads(run(listed, "--device", "host", "--json").stdout)
     assert (first["problems"], first["measured"], first["known"], first["failed"]) == (3, 3, 0, [])
@@ -960,7 +1026,8 @@ def test_an_interrupt_keeps_everything(tmp_path, user_folder):
 @pytest.mark.parametrize(("arguments", "words"), [
     ([], "what shall be tuned"), (["no such list"], "No such file"), (["resnet50", "--device", "nonsense"], "device"),
     (["--from-log", "nowhere"], "No such file"), (["a.onnx"], "a.onnx"), (["a.pt2"], "a.pt2"),
-    (["resnet50", "--budget", "soon"], "no time"), (["resnet50", "--batch", "0"], "no number"),
+    (["resnet50", "--budget", "soon"], "no time"), (["resnet50", "--limit", "400000h"], "longer than 10000h"),
+    (["resnet50", "--batch", "0"], "no number"),
     (["resnet50", "--dtype", "int3"], "none of bfloat16"),
     (["resnet50", "--directions", "X"], "letters"), (["resnet50", "--jobs", "-1"], "no number"),
     (["resnet50", "--scheduler", "tcp://127.0.0.1:1", "--device", "host"], "beside --scheduler")])
@@ -1066,14 +1133,22 @@ def test_a_lock_file_that_is_tidied_away(tmp_path):
         os.close(waiting.result(timeout=20))
 
 
-def test_a_problem_of_no_solver_fails_once(user_folder):
+def test_a_problem_of_no_solver_fails_once(user_folder, tmp_path, monkeypatch):
     """What the device cannot run is said, not tried again and again."""
     conv = ConvolutionDescriptor((0, 0))
     x, w = TensorDescriptor("float32", (1, 2, 4, 4)), TensorDescriptor("float32", (3, 2, 1, 1))
     key = _key.find_key(ConvProblem(0, x, w, TensorDescriptor("float32", (1, 3, 4, 4)), conv)).decode()
-    station = Station("host", CLOCK)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MIOPEN_DEBUG_FIND_ONLY_SOLVER", "ConvDirectNaiveConvFwd")
-        answer = station.run("measure", 60, key=key, search=False)
-    station.close()
-    assert "why" in answer
+    ledger = Ledger(tmp_path / "ledger.sqlite3")
+    asked = []
+    monkeypatch.setenv("MIOPEN_DEBUG_FIND_ONLY_SOLVER", "ConvDirectNaiveConvFwd")
+    for databases in (True, True, False):
+        lane = LocalLane("host", 0, 60.0, CLOCK)
+        submit = lane.submit
+        monkeypatch.setattr(lane, "submit", lambda job, submit=submit, **of: asked.append(job) or submit(job, **of))
+        summary = Scheduler(LocalLanes([lane]), ledger, {key: 1.0}, Nobody(), databases=databases).run()
+        lane.close()
+        (failed, why), = summary.failed
+        assert (failed, summary.results) == (key, [])
+        assert "left out by MIOPEN_DEBUG_FIND_ONLY_SOLVER" in why
+    assert asked == ["look", "measure"], "in the first run alone, and once"
+    ledger.close()

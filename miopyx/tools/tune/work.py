@@ -551,7 +551,13 @@ class Scheduler:
 
 
 def outliers(times: dict[str, float]) -> list[str]:
-    """Return, in words, which of some devices of a kind are off the median of their times."""
+    """Return, in words, which of some devices of a kind are off the median of their times; of two, who is slower.
+
+    Of two nobody knows who is right.
+    """
+    if len(times) == 2:
+        (fast, least), (slow, most) = sorted(times.items(), key=lambda one: one[1])
+        return [f"{slow}: {most / least - 1:.0%} slower than {fast}"] if most > (1 + OUTLIER) * least > 0 else []
     middle = statistics.median(times.values()) if times else 0.0
     return [f"{worker}: {abs(ms / middle - 1):.0%} {'slower' if ms > middle else 'faster'} than the median of "
             f"{len(times)} devices" for worker, ms in times.items() if abs(ms - middle) > OUTLIER * middle]

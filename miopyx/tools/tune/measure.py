@@ -63,7 +63,7 @@ class Bench:
         self.handle = miopyx.Handle(first["device"] or None)
         self.clock: Clock | None = _named(first["clock"]) if first.get("clock") else None
         self.memory = _Memory(self.handle)
-        self.has_begun = False  # the present job, to run something on the device
+        self.has_begun = False  # the present job, to use the device
 
     def answer(self, job: dict[str, Any], _payload: bytes) -> bytes:
         """Do a job; return its result as JSON, {"refused": why} for an error before anything ran."""
@@ -162,7 +162,6 @@ class Bench:
         try:
             problem = _key.parse_find_key(key.encode())
             offer = _ranking.offer_of(Survey(self.handle, problem), registry.BY_NAME[solver].id)
-            self.has_begun = True
             with self.handle.timing():
                 return {"ms": find.time_one(self._run(problem, key, offer.workspace),
                                             preparing.invoker(self.handle, offer))}
@@ -179,7 +178,6 @@ class Bench:
         size = find.workspace_size(handle, problem, find.NORMAL)
         lines: list[dict[str, Any]] = []
         measurements.listeners.append(lines.append)
-        self.has_begun = True
         try:
             with handle.timing():
                 run = self._run(problem, key, size)
@@ -205,16 +203,17 @@ class Bench:
     def _run(self, problem: ConvProblem, key: str, size: int) -> Callable[[Invoker], float]:
         """Return the function that runs an invoker and says how long that took."""
         tensors = _convolution.memory_of(problem)
+        self.has_begun = True  # memory that this process cannot get another one may
         x, w, y = (self.memory.get("xwy"[slot] if slot != _output(problem) else "out", *tensors[slot])
                    for slot in range(3))
         space = self.memory.get("space", size, "uint8") if size else None
+        self.has_begun = False
         run = _convolution.run_on(self.handle, problem, x, w, y, space, size)
-        clock = self.clock
-        if clock is None:
-            return run
 
         def clocked(invoker: Invoker) -> float:
-            return clock(key, invoker.solver.name, invoker.config, run(invoker))
+            self.has_begun = True
+            ms = run(invoker)
+            return ms if self.clock is None else self.clock(key, invoker.solver.name, invoker.config, ms)
 
         return clocked
 

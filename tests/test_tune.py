@@ -488,6 +488,23 @@ def test_what_failed_after_another_solver_is_not_known(user_folder, opencl_name)
     station.close()
 
 
+def test_after_a_failed_run_nothing_is_certain(monkeypatch):
+    """What does not build then may build the next time, and what was timed before counts."""
+    def fail(*_):
+        raise UnknownError("an illegal address")
+
+    monkeypatch.setattr(find, "invoker", fail)
+    monkeypatch.setattr(find, "_run_off", fail)
+    trial = find._Trial(None, fail, False, False, None)
+    trial.time(SimpleNamespace(solver="A"), None)
+    assert (trial.failed, trial.unsure) == (["A"], False)
+    trial.timed = [SimpleNamespace(time=2.0), SimpleNamespace(time=1.0)]
+    assert [one.time for one in trial.in_order()] == [1.0, 2.0]
+    assert trial.unsure
+    trial.time(SimpleNamespace(solver="B"), None)
+    assert trial.failed == ["A"]
+
+
 def test_what_is_refused_keeps_its_child(user_folder):
     station = Station("host", CLOCK)
     first = station.run("describe", 60)["done"]["pid"]

@@ -25,6 +25,7 @@ from miopyx.device import devices
 from miopyx.errors import BadParmError, MIOpenError, UnknownError
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
+from miopyx.solvers import registry
 from miopyx.tools import cli, tune
 from miopyx.tools.driver.options import UsageError
 from miopyx.tools.tune import ledger as ledgers
@@ -495,14 +496,15 @@ def test_after_a_failed_run_nothing_is_certain(monkeypatch):
 
     monkeypatch.setattr(find, "invoker", fail)
     monkeypatch.setattr(find, "_run_off", fail)
+    one, other = list(registry.BY_NAME.values())[:2]
     trial = find._Trial(None, fail, False, False, None)
-    trial.time(SimpleNamespace(solver="A"), None)
-    assert (trial.failed, trial.unsure) == (["A"], False)
+    trial.time(SimpleNamespace(solver=one), None)
+    assert (trial.failed, trial.unsure) == ([one], False)
     trial.timed = [SimpleNamespace(time=2.0), SimpleNamespace(time=1.0)]
-    assert [one.time for one in trial.in_order()] == [1.0, 2.0]
+    assert [timed.time for timed in trial.in_order()] == [1.0, 2.0]
     assert trial.unsure
-    trial.time(SimpleNamespace(solver="B"), None)
-    assert trial.failed == ["A"]
+    trial.time(SimpleNamespace(solver=other), None)
+    assert trial.failed == [one]
 
 
 def test_what_is_refused_keeps_its_child(user_folder):
@@ -873,6 +875,24 @@ class Lost(Future):
         raise TimeoutError(f"timed out after {timeout} s")
 
 
+def test_a_lane_that_breaks_rests_though_another_of_its_jobs_was_done():
+    lane = FakeLane("a", compilers=0)
+    lane.rest = 60.0
+    scheduler = Scheduler(FakeLanes([lane]), Ledger(None), many(2), Nobody(), databases=False)
+    scheduler._meet([lane])
+    hand = scheduler.hands[id(lane)]
+    scheduler._fill(hand)
+    scheduler._land(scheduler.events.get(timeout=20))
+    scheduler._fill(hand)
+    first, second = (scheduler.events.get(timeout=20) for _ in range(2))
+    scheduler.flights[first].future = Lost()
+    scheduler._land(first)
+    scheduler._meet([lane])
+    assert second not in scheduler.flights
+    assert not scheduler.hands
+    assert (len(scheduler.summary.results), scheduler.summary.lost) == (1, 1)
+
+
 def test_a_result_that_does_not_come_is_measured_again():
     class Forgetful(FakeLane):
         rest = 0.1
@@ -1132,6 +1152,21 @@ def test_a_lock_that_all_users_share(tmp_path, monkeypatch):
         os.mkfifo(path)
         with measure._device_lock(handle) as why:
             assert "not a regular file" in why
+
+
+def test_what_is_not_locked_is_said_once(user_folder, monkeypatch, caplog):
+    ask = child.Child.ask
+
+    def unlocked(self, seconds, request, payload=b""):
+        why, answer = ask(self, seconds, request, payload)
+        return why, b'"others may measure"' if request.get("job") == "wait" else answer
+
+    monkeypatch.setattr(child.Child, "ask", unlocked)
+    station = Station("host", CLOCK)
+    for key in ONCE:
+        assert "done" in station.run("measure", 60, key=key, search=False)
+    station.close()
+    assert caplog.text.count("others may measure") == 1
 
 
 def test_a_lock_file_that_is_tidied_away(tmp_path):

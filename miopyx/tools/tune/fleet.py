@@ -147,7 +147,7 @@ class FleetLane:
     """A worker's device."""
 
     depth = 2  # so that its next problem is there when one is done
-    rest = 5.0  # a device that failed once may be back, and so may a worker that was too slow to answer
+    rest: float | None = 5.0  # a device that failed once may be back, a worker was perhaps too slow to answer
 
     def __init__(self, client: Any, address: str, about: Sequence[Any], limit: float) -> None:
         host, process, self.spec, name, stamp, self.overlap, self.compilers = about

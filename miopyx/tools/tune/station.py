@@ -33,7 +33,7 @@ class Station:
     clock : str
         ``module:function`` whose times count instead of the device's, for tests; "": the device's.
     alone : bool
-        Whether it is one of several that compile at a time: it compiles one program after the other then.
+        False for one of several that compile at a time: it compiles one program after the other.
     """
 
     def __init__(self, device: str, clock: str = "", alone: bool = True) -> None:
@@ -42,7 +42,7 @@ class Station:
         self._child: Child | None = None
         self._jobs = 0
         self._killed = False
-        self._lock = threading.Lock()  # of the two above, which `kill` shares
+        self._lock = threading.Lock()  # of `_child` and `_killed`, which other threads see
 
     def run(self, job: str, limit: float, **arguments: Any) -> dict[str, Any]:
         """Return {"done": result}, {"why": ...} for what was refused, {"died": ...} for a child that came to its end.

@@ -35,7 +35,7 @@ _COMPARE_MS = 50.0    # of the longest problem by which devices of one kind are 
 _COMPARE_SECONDS = 120.0
 OUTLIER = 0.05        # off the median of the devices of its kind
 _LAST_SECONDS = 30.0  # after the budget, for what is being measured to end
-_GATHER_SECONDS = 30.0  # for the result of a job that is done to come from where it was done
+_GATHER_SECONDS = 30.0  # for the result of a job that is done to come from its worker
 _FROM_THE_GONE_SECONDS = 2.0  # and from a lane that is gone
 _LONGEST_REST = 60.0  # of a lane that breaks again and again
 _ALONE_SECONDS = 10.0  # that a pool's problems wait for a lane before that is said
@@ -73,7 +73,7 @@ class LocalLane:
     """A device of this machine: one child process that measures, others that compile."""
 
     depth = 1
-    rest = None
+    rest: float | None = None
 
     def __init__(self, device: str, compilers: int, limit: float, clock: str = "") -> None:
         self._measuring = Station(device, clock)
@@ -310,9 +310,11 @@ class Scheduler:
 
     def _tell_of_waiting(self, now: float) -> None:
         """Warn, once for each kind of device, of problems that nobody is there for."""
-        alone = {pool.device: pool.open + sum(map(len, pool.looks)) for pool in self.pools.values()
-                 if self._has_work(pool) and not any(hand.pool is pool for hand in self.hands.values())}
-        waiting: dict[Device | None, int] = {**alone} if self.pools else {None: len(self.weights)}
+        waiting: dict[Device | None, int] = {
+            pool.device: pool.open + sum(map(len, pool.looks)) for pool in self.pools.values()
+            if self._has_work(pool) and not any(hand.pool is pool for hand in self.hands.values())}
+        if not self.pools:
+            waiting[None] = len(self.weights)
         self.alone = {device: self.alone.get(device, now) for device in waiting}
         for device, since in self.alone.items():
             if now - since > _ALONE_SECONDS and device not in self.told:
@@ -401,8 +403,8 @@ class Scheduler:
         lane, text = flight.hand.lane, str(why) or type(why).__name__
         before = self.broken.get(id(lane))
         pause = lane.rest or 0.0 if before is None else min(2 * before.pause, _LONGEST_REST)
-        self.broken[id(lane)] = _Broken(lane, pause, None if lane.rest is None else self.clock() + pause)
         self._lose(flight.hand, text, flight)
+        self.broken[id(lane)] = _Broken(lane, pause, None if lane.rest is None else self.clock() + pause)
         lane.close()
         if self.databases and all(id(one) in self.broken and self.broken[id(one)].until is None
                                   for one in self.lanes.alive()):

@@ -17,16 +17,20 @@ import pytest
 import tune_clock
 
 from miopyx import ConvolutionDescriptor, Handle, TensorDescriptor
-from miopyx.choose import find
+from miopyx.choose import child, find
 from miopyx.choose._survey import Survey
 from miopyx.database import records, store
+from miopyx.database.records import FindItem
 from miopyx.device import devices
 from miopyx.errors import BadParmError, MIOpenError, UnknownError
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
-from miopyx.tools import cli
+from miopyx.solvers import registry
+from miopyx.tools import cli, tune
 from miopyx.tools.driver.options import UsageError
-from miopyx.tools.tune import measure, show, sources
+from miopyx.tools.tune import ledger as ledgers
+from miopyx.tools.tune import measure, show, sources, work
+from miopyx.tools.tune import station as station_module
 from miopyx.tools.tune.ledger import DONE, FAILED, OPEN, VERSION, Device, Ledger, existing
 from miopyx.tools.tune.station import Station
 from miopyx.tools.tune.work import TRIES, LocalLane, LocalLanes, Scheduler, outliers
@@ -268,18 +272,95 @@ def test_a_ledger_that_fails_later_stops_nothing(tmp_path, caplog):
     ledger.close()
 
 
+@contextlib.contextmanager
+def locked(path):
+    """Keep others from writing a ledger."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        yield
+        db.execute("ROLLBACK")
+
+
+def test_a_ledger_that_somebody_holds_stops_nothing(tmp_path, caplog, monkeypatch):
+    """What could not be written is in memory, too."""
+    monkeypatch.setattr(ledgers, "_BUSY_SECONDS", 0.1)
+    ledger = Ledger(tmp_path / "ledger.sqlite3")
+    with locked(ledger.path):
+        assert ledger.record(TWICE, False, result_of())
+    assert "is not used" in caplog.text
+    assert ledger.path is None
+    assert [line.decode() for line in ledger.find_lines(DEVICE)] == [result_of()["find"]]
+    ledger.close()
+
+
+def test_the_only_place_of_results_is_waited_for(tmp_path, caplog, monkeypatch):
+    """Of a fleet: a ledger that fails for a while loses nothing, one that fails for good is an error."""
+    monkeypatch.setattr(ledgers, "_BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(ledgers, "_AGAIN_SECONDS", 0.1)
+    path = tmp_path / "ledger.sqlite3"
+    ledger = Ledger(path, only=True)
+    holder = locked(path)
+    holder.__enter__()
+    with ThreadPoolExecutor(1) as executor:
+        writing = executor.submit(lambda: Ledger(path, only=True).record(TWICE, False, result_of()))
+        time.sleep(1)
+        assert not writing.done()
+        holder.__exit__(None, None, None)
+        assert writing.result()
+    assert "tried again" in caplog.text
+    assert ledger.counts()["result"] == 1
+    monkeypatch.setattr(ledgers, "_PATIENCE_SECONDS", 0.5)
+    with locked(path), pytest.raises(UnknownError, match="only place"):
+        ledger.record(ONCE[0], False, result_of(ONCE[0]))
+    ledger.close()
+    noise = tmp_path / "noise.sqlite3"
+    noise.write_bytes(os.urandom(5000))
+    with pytest.raises(UnknownError, match="only place"):
+        Ledger(noise, only=True)
+
+
 def test_two_writers(tmp_path):
-    ledgers = [Ledger(tmp_path / "ledger.sqlite3") for _ in range(2)]
+    """At a time: each result is new to one of them, and nobody fails."""
+    start = threading.Barrier(2)
 
-    def write(ledger):
-        return sum(ledger.record(f"{i}-7-7-3x3-5-7-7-1-1x1-1x1-1x1-0-NCHW-FP32-F", False, result_of())
-                   for i in range(1, 101))
-
-    new = [write(ledger) for ledger in ledgers]
-    assert new == [100, 0]
-    assert ledgers[0].counts()["result"] == ledgers[0].counts()["task"] == 100
-    for ledger in ledgers:
+    def write(_):
+        ledger = Ledger(tmp_path / "ledger.sqlite3")
+        start.wait()
+        new = [ledger.record(key, False, result_of(key)) for key in many(100)]
+        assert ledger.path is not None
         ledger.close()
+        return new
+
+    with ThreadPoolExecutor(2) as executor:
+        first, second = executor.map(write, range(2))
+    assert all(one != other for one, other in zip(first, second, strict=True))
+    ledger = existing(tmp_path / "ledger.sqlite3")
+    assert ledger.counts()["result"] == ledger.counts()["task"] == 100
+    assert ledger.counts()["attempt"] == 200
+    ledger.close()
+
+
+def test_a_partial_search_does_not_stand_before_a_whole_result():
+    ledger = Ledger(None)
+    line = records.write_find(TWICE.encode(), [], DEVICE.stamp, True).decode()
+    ledger.record(TWICE, True, result_of(ms=3.0, partial=True, find=line))
+    assert ledger.find_lines(DEVICE) == [line.encode()]
+    ledger.record(TWICE, False, result_of(ms=2.0))
+    assert ledger.find_lines(DEVICE) == [result_of()["find"].encode()]
+    assert [row[6] for row in ledger.layers()] == [2.0]
+    ledger.record(TWICE, True, result_of(ms=1.0))
+    assert [row[6] for row in ledger.layers()] == [1.0]
+
+
+def test_names_need_not_be_utf8(tmp_path):
+    name = os.fsdecode(b"caf\xe9.txt")
+    ledger = Ledger(tmp_path / "ledger.sqlite3")
+    ledger.asked([(TWICE, name, f"layer of {name}", 2.0)])
+    ledger.attempt(DEVICE, TWICE, False, "measure", name, 1.0, "lost", name)
+    ledger.record(TWICE, False, result_of())
+    assert ledger.layers()[0][2] == r"caf\udce9.txt"
+    assert ledger.path is not None
+    ledger.close()
 
 
 def test_exports_of_a_ledger(tmp_path, user_folder, capsys):
@@ -303,6 +384,40 @@ def test_exports_of_a_ledger(tmp_path, user_folder, capsys):
                          for solver in times}
     for arguments in ((path, tmp_path / "out.txt"), (path, tmp_path / "a.jsonl", "--device", "other")):
         assert cli.main(["db", "export", *map(str, arguments)]) == 2
+
+
+def test_ledgers_are_databases(tmp_path, capsys):
+    """merge, diff and the like take them as they take their exports; of several devices one must be named."""
+    def db(*arguments):
+        code = cli.main(["db", *map(str, arguments), "--json"])
+        out, err = capsys.readouterr()
+        return json.loads(out) if code == 0 else (code, err)
+
+    paths = [tmp_path / name for name in ("a.sqlite3", "b.sqlite3")]
+    for path, keys, ms in zip(paths, ([TWICE, ONCE[0]], [TWICE]), (1.0, 2.0), strict=True):
+        ledger = Ledger(path)
+        for key in keys:
+            item = FindItem("ConvDirectNaiveConvFwd", ms, 0, 0, 1)
+            line = records.write_find(key.encode(), [item], DEVICE.stamp).decode()
+            ledger.record(key, False, result_of(key, ms, find=line))
+        ledger.close()
+    for path in paths:
+        assert db("export", path, path.with_suffix(".fdb.txt"))["records"]
+    exports = [path.with_suffix(".fdb.txt") for path in paths]
+    assert db("diff", *paths) == db("diff", *exports)
+    assert db("diff", *paths)["find-db"]["milliseconds"] == {"A": 1.0, "B": 2.0}
+    written = [db("merge", tmp_path / f"{i}.txt", *files)["records"] for i, files in enumerate((paths, exports))]
+    assert written == [2, 2]
+    assert (tmp_path / "0.txt").read_bytes() == (tmp_path / "1.txt").read_bytes()
+    assert db("info", paths[0])[str(paths[0])]["records"] == db("verify", paths[0])["records"] == 2
+    content = paths[0].read_bytes()
+    assert db("compact", paths[0])[0] == 2
+    assert paths[0].read_bytes() == content
+    ledger = Ledger(paths[0])
+    ledger.record(TWICE, False, result_of(device=Device("other_1", "stamp")))
+    ledger.close()
+    code, err = db("merge", tmp_path / "out.txt", *paths)
+    assert (code, "several devices" in err, (tmp_path / "out.txt").exists()) == (2, True, False)
 
 
 # Children
@@ -330,6 +445,151 @@ def test_a_station(user_folder):
     station.close()
     with pytest.raises(MIOpenError):
         Station("no such device").run("describe", 60)
+
+
+def poisoned(key, solver, _config, ms):
+    """Once a certain problem ran nothing runs any more in its process, as after some errors of a GPU."""
+    if key == ONCE[0] or hasattr(poisoned, "by"):
+        poisoned.by = key
+        raise UnknownError("an illegal address")
+    return tune_clock.clock(key, solver, (), ms)
+
+
+def spoilt_by_the_second(key, solver, _config, ms):
+    """The second solver that runs spoils its process."""
+    seen = spoilt_by_the_second.__dict__.setdefault("seen", [])
+    if solver not in seen:
+        seen.append(solver)
+    if len(seen) > 1:
+        raise UnknownError("an illegal address")
+    return tune_clock.clock(key, solver, (), ms)
+
+
+def test_an_error_of_the_device_is_not_the_next_problems(user_folder):
+    lanes = LocalLanes([LocalLane("host", 0, 60.0, "test_tune:poisoned")])
+    ledger = Ledger(None)
+    summary = Scheduler(lanes, ledger, dict.fromkeys([TWICE, *ONCE], 1.0), Nobody()).run()
+    lanes.close()
+    assert sorted(key for key, _ in summary.results) == sorted([TWICE, ONCE[1]])
+    (key, why), = summary.failed
+    assert key == ONCE[0]
+    assert "an illegal address" in why
+    assert ledger._rows("SELECT count(*) FROM attempt WHERE outcome = 'died'")[0][0] == TRIES
+
+
+def test_what_failed_after_another_solver_is_not_known(user_folder, opencl_name):
+    """The solvers that a device's error kept from being timed stay to be timed."""
+    station = Station(opencl_name, "test_tune:spoilt_by_the_second")
+    first = station.run("describe", 60)["done"]["pid"]
+    result = station.run("measure", 60, key=TWICE, search=False)["done"]
+    assert result["partial"]
+    assert records.read_find(records.split(result["find"].encode())[1]).failed == []
+    assert station.run("look", 60, keys=[TWICE], search=False)["done"][0]["known"] is False
+    assert station.run("describe", 60)["done"]["pid"] != first
+    station.close()
+
+
+def test_after_a_failed_run_nothing_is_certain(monkeypatch):
+    """What does not build then may build the next time, and what was timed before counts."""
+    def fail(*_):
+        raise UnknownError("an illegal address")
+
+    monkeypatch.setattr(find, "invoker", fail)
+    monkeypatch.setattr(find, "_run_off", fail)
+    one, other = list(registry.BY_NAME.values())[:2]
+    trial = find._Trial(None, fail, False, False, None)
+    trial.time(SimpleNamespace(solver=one), None)
+    assert (trial.failed, trial.unsure) == ([one], False)
+    trial.timed = [SimpleNamespace(time=2.0), SimpleNamespace(time=1.0)]
+    assert [timed.time for timed in trial.in_order()] == [1.0, 2.0]
+    assert trial.unsure
+    trial.time(SimpleNamespace(solver=other), None)
+    assert trial.failed == [one]
+
+
+def test_what_is_refused_keeps_its_child(user_folder):
+    station = Station("host", CLOCK)
+    first = station.run("describe", 60)["done"]["pid"]
+    assert "why" in station.run("measure", 60, key="nonsense", search=False)
+    assert station.run("describe", 60)["done"]["pid"] == first
+    station.close()
+
+
+def test_a_child_that_was_ended_as_it_answered_costs_nothing(user_folder, monkeypatch):
+    class Late(threading.Timer):
+        """Has fired when it is cancelled, and takes a while."""
+
+        def cancel(self):
+            super().cancel()
+            self.firing = threading.Thread(target=lambda: time.sleep(0.2) or self.function())
+            self.firing.start()
+
+        def join(self, timeout=None):
+            super().join(timeout)
+            self.firing.join(timeout)
+
+    station = Station("host", CLOCK)
+    station.run("describe", 60)
+    with monkeypatch.context() as patch:
+        patch.setattr(child.threading, "Timer", Late)
+        assert "done" in station.run("describe", 60)
+    time.sleep(0.5)
+    assert "done" in station.run("measure", 60, key=TWICE, search=False)
+    station.close()
+
+
+def test_a_lane_that_is_closed_does_not_wait_for_a_child_that_starts(user_folder, monkeypatch):
+    """Between two children there is nobody to end."""
+    station = Station("host", "test_tune:endless")
+    opening, going = threading.Event(), threading.Event()
+    ask = child.Child.ask
+
+    def slowly(self, *arguments):
+        opening.set()
+        assert going.wait(20)
+        return ask(self, *arguments)
+
+    monkeypatch.setattr(child.Child, "ask", slowly)
+    with ThreadPoolExecutor(1) as executor:
+        asked = executor.submit(station.run, "measure", 60, key=TWICE, search=False)
+        assert opening.wait(20)
+        station.kill()
+        going.set()
+        with pytest.raises(UnknownError, match="SIGKILL"):
+            asked.result(timeout=20)
+    with pytest.raises(UnknownError, match="was ended"):
+        station.run("describe", 60)
+    station.close()
+
+
+def test_many_that_compile_use_each_core_once(user_folder, monkeypatch):
+    started = []
+
+    class Noted(child.Child):
+        def __init__(self, command, name, environment=None):
+            started.append(environment)
+            super().__init__(command, name, environment)
+
+    monkeypatch.setattr(station_module, "Child", Noted)
+    for compilers, level in ((2, {"MIOPEN_COMPILE_PARALLEL_LEVEL": "1"}), (1, {})):
+        lane = LocalLane("host", compilers, 60.0)
+        lane.submit("compile", key=TWICE).result()
+        lane.close()
+        assert started == [{}, level]
+        started.clear()
+
+
+def test_what_cannot_be_looked_up_is_not_built(user_folder, monkeypatch):
+    """One problem's error does not spoil the look of the others."""
+    def fail(_):
+        raise UnknownError("no such file")
+
+    monkeypatch.setattr(measure.find, "is_built", fail)
+    with Handle("host") as handle:
+        looked = measure.Bench.look(SimpleNamespace(
+            handle=handle, _look=lambda *of: measure.Bench._look(SimpleNamespace(
+                handle=handle, _gain=lambda *_: 1.0), *of)), [TWICE, ONCE[0]], False)
+    assert looked == [{"known": False, "gain_ms": 1.0, "built": False}] * 2
 
 
 def test_a_measurement_that_takes_too_long_ends_its_child(user_folder):
@@ -397,6 +657,7 @@ class FakeLane:
     """A lane whose jobs are functions of the test's, in threads."""
 
     depth = 2
+    rest = None
 
     def __init__(self, name, behaviour=None, overlap=True, compilers=2, ms=1.0, built=lambda key: False):
         self.ms, self.built = ms, built
@@ -464,6 +725,14 @@ def test_devices_of_a_kind_are_compared():
     assert "29% slower" in outliers(summary.clocks[DEVICE])[0]
     assert ledger._rows("SELECT count(*) FROM clock")[0][0] == 4
     assert not Scheduler(FakeLanes([FakeLane("a")]), ledger, many(12), Nobody()).run().clocks
+
+
+@pytest.mark.parametrize(("times", "words"), [
+    ({"a": 1.0, "b": 1.12}, ["b: 12% slower than a"]), ({"a": 1.09, "b": 1.0}, ["a: 9% slower than b"]),
+    ({"a": 1.0, "b": 1.04}, []), ({"a": 1.0}, []), ({}, []), ({"a": 0.0, "b": 0.0}, []),
+    ({"a": 1.0, "b": 1.0, "c": 0.9}, ["c: 10% faster than the median of 3 devices"])])
+def test_who_is_off_the_others(times, words):
+    assert outliers(times) == words
 
 
 @pytest.mark.parametrize("overlap", [False, True])
@@ -548,6 +817,132 @@ def test_a_lane_that_breaks_is_left():
         Scheduler(FakeLanes([FakeLane("bad", broken)]), Ledger(None), many(3), Nobody()).run()
 
 
+def test_a_worker_that_fails_is_asked_again(caplog, monkeypatch):
+    """Of a fleet: a job that raised does not take its worker away for good."""
+    monkeypatch.setattr(work, "_POLL_SECONDS", 0.02)
+    times = []
+
+    def at_first(key):
+        times.append(time.monotonic())
+        if len(times) <= 2:
+            raise UnknownError("the device fell off")
+        return {"done": result_of(key)}
+
+    lane, ledger = FakeLane("a", at_first), Ledger(None)
+    lane.rest, lane.depth = 0.2, 1
+    summary = Scheduler(FakeLanes([lane]), ledger, many(5), Nobody(), databases=False).run()
+    assert (len(summary.results), summary.failed, summary.left) == (5, [], 0)
+    assert times[1] - times[0] >= 0.2
+    assert times[2] - times[1] >= 0.4, "longer and longer"
+    assert "the device fell off; it is used again in 0.4 s" in caplog.text
+
+
+def test_a_device_that_fails_for_good_ends_its_kind():
+    """On one machine nobody else comes: its problems are left, and the others are measured."""
+    def broken(_):
+        raise UnknownError("the device fell off")
+
+    good, bad = FakeLane("good"), FakeLane("bad", broken)
+    bad.device = Device("other_1", "stamp")
+    summary = Scheduler(FakeLanes([bad, good]), Ledger(None), many(5), Nobody()).run()
+    assert (len(summary.results), summary.left) == (5, 5)
+
+
+def test_problems_that_nobody_is_there_for_are_said_once(caplog, monkeypatch):
+    monkeypatch.setattr(work, "_ALONE_SECONDS", 0.5)
+    monkeypatch.setattr(work, "_POLL_SECONDS", 0.1)
+    gate = threading.Event()
+    lanes = FakeLanes([])
+    steps = [(2.0, [FakeLane("gone", lambda key: gate.wait(20))]), (2.5, []), (5.0, [FakeLane("good")])]
+    for seconds, there in steps:
+        threading.Timer(seconds, lambda there=there: setattr(lanes, "lanes", there)).start()
+    summary = Scheduler(lanes, Ledger(None), many(7), Nobody(), databases=False).run()
+    gate.set()
+    assert len(summary.results) == 7
+    assert [record.getMessage() for record in caplog.records] == [
+        "7 problems wait: there is no worker", f"7 problems wait: there is no worker for {DEVICE.name}"]
+
+
+class Lost(Future):
+    """What is done, and whose worker went before it was fetched, as dask has it."""
+
+    def __init__(self):
+        super().__init__()
+        self.set_result(None)
+
+    def result(self, timeout=None):
+        assert timeout is not None, "nobody will ever answer"
+        raise TimeoutError(f"timed out after {timeout} s")
+
+
+def test_a_lane_that_breaks_rests_though_another_of_its_jobs_was_done():
+    lane = FakeLane("a", compilers=0)
+    lane.rest = 60.0
+    scheduler = Scheduler(FakeLanes([lane]), Ledger(None), many(2), Nobody(), databases=False)
+    scheduler._meet([lane])
+    hand = scheduler.hands[id(lane)]
+    scheduler._fill(hand)
+    scheduler._land(scheduler.events.get(timeout=20))
+    scheduler._fill(hand)
+    first, second = (scheduler.events.get(timeout=20) for _ in range(2))
+    scheduler.flights[first].future = Lost()
+    scheduler._land(first)
+    scheduler._meet([lane])
+    assert second not in scheduler.flights
+    assert not scheduler.hands
+    assert (len(scheduler.summary.results), scheduler.summary.lost) == (1, 1)
+
+
+def test_a_result_that_does_not_come_is_measured_again():
+    class Forgetful(FakeLane):
+        rest = 0.1
+
+        def submit(self, job, **arguments):
+            if job == "measure" and not self.given:
+                self.given += 1
+                return Lost()
+            return super().submit(job, **arguments)
+
+    lane = Forgetful("a")
+    summary = Scheduler(FakeLanes([lane]), Ledger(None), many(5), Nobody(), databases=False).run()
+    assert (len(summary.results), summary.left) == (5, 0)
+    assert summary.lost
+
+
+def test_what_a_lane_finished_before_it_went_counts():
+    quick, good = FakeLane("quick", compilers=0), FakeLane("good")
+    ledger = Ledger(None)
+    scheduler = Scheduler(FakeLanes([good]), ledger, many(1), Nobody(), databases=False)
+    scheduler._meet([quick])
+    hand = scheduler.hands[id(quick)]
+    scheduler._fill(hand)
+    scheduler._land(scheduler.events.get(timeout=20))
+    scheduler._fill(hand)
+    scheduler.events.get(timeout=20)  # it is done, and nobody saw it yet
+    scheduler._meet([good])
+    assert scheduler.summary.lost == 0
+    assert len(scheduler.run().results) == ledger.counts()["result"] == 1
+    assert not good.measured
+
+
+def test_an_interrupt_takes_what_has_arrived():
+    """Results that are there and were not looked at yet when somebody interrupts."""
+    class Interrupting(Nobody):
+        def done(self, device, key, result, why):
+            super().done(device, key, result, why)
+            if len(self.ended) == 1:
+                until = time.monotonic() + 20
+                while len(lane.measured) < 2 and time.monotonic() < until:
+                    time.sleep(0.01)
+                time.sleep(0.1)
+                raise KeyboardInterrupt
+
+    lane, ledger = FakeLane("a", compilers=0), Ledger(None)
+    summary = Scheduler(FakeLanes([lane]), ledger, many(9), Interrupting()).run()
+    assert summary.ended_by == "interrupted"
+    assert ledger.counts()["result"] == len(lane.measured) >= 2
+
+
 def test_a_problem_that_kills_is_left_after_two_tries():
     def deadly(key):
         if key.startswith("3-"):
@@ -584,6 +979,29 @@ def run(*arguments, code=0, **environment):
                           env={**os.environ, **environment}, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stderr
     return done
+
+
+def test_names_of_files_need_not_be_utf8(tmp_path, user_folder):
+    name = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    with open(name, "w") as file:
+        file.write(LIST)
+    done = run(name, "--device", "host", "--ledger", f"{name}.sqlite3", PYTHONIOENCODING="utf-8:strict")
+    assert "3 measured" in done.stdout
+    assert r"caf\udce9.sqlite3" in done.stdout
+
+
+def test_clocks_of_kinds_of_one_name(listed, tmp_path, capsys, monkeypatch, user_folder):
+    """Another driver makes another kind."""
+    kinds = [DEVICE, Device(DEVICE.name, "another stamp")]
+    lanes = [FakeLane(name, ms=ms) for name, ms in zip("abcd", (1.0, 2.0, 3.0, 4.0), strict=True)]
+    for lane, kind in zip(lanes, kinds * 2, strict=True):
+        lane.device = kind
+        lane.behaviour = lambda key, kind=kind: {"done": result_of(key, device=kind)}
+    monkeypatch.setattr(tune, "_lanes", lambda *_: FakeLanes(lanes))
+    assert cli.main(["tune", str(listed), "--ledger", str(tmp_path / "ledger"), "--json"]) == 0
+    clocks = json.loads(capsys.readouterr().out)["clocks"]
+    assert [(one["name"], one["stamp"], list(one["ms"].values())) for one in clocks] == [
+        (*kinds[0], [1.0, 3.0]), (*kinds[1], [2.0, 4.0])]
 
 
 def test_a_second_run_does_nothing(listed, user_folder):
@@ -645,7 +1063,8 @@ def test_an_interrupt_keeps_everything(tmp_path, user_folder):
 @pytest.mark.parametrize(("arguments", "words"), [
     ([], "what shall be tuned"), (["no such list"], "No such file"), (["resnet50", "--device", "nonsense"], "device"),
     (["--from-log", "nowhere"], "No such file"), (["a.onnx"], "a.onnx"), (["a.pt2"], "a.pt2"),
-    (["resnet50", "--budget", "soon"], "no time"), (["resnet50", "--batch", "0"], "no number"),
+    (["resnet50", "--budget", "soon"], "no time"), (["resnet50", "--limit", "400000h"], "longer than 10000h"),
+    (["resnet50", "--batch", "0"], "no number"),
     (["resnet50", "--dtype", "int3"], "none of bfloat16"),
     (["resnet50", "--directions", "X"], "letters"), (["resnet50", "--jobs", "-1"], "no number"),
     (["resnet50", "--scheduler", "tcp://127.0.0.1:1", "--device", "host"], "beside --scheduler")])
@@ -677,9 +1096,15 @@ def test_the_table_sums_up():
     assert "A -> B" in lines[1]
 
 
-def test_two_that_tune_take_turns(user_folder):
-    """While somebody measures on the device a measurement waits, and its limit does not count meanwhile."""
+@pytest.mark.parametrize("cache", ["another", "0"])
+def test_two_that_tune_take_turns(user_folder, tmp_path, monkeypatch, cache):
+    """While somebody measures on the device a measurement waits, and its limit does not count meanwhile.
+
+    Whatever folders the two use.
+    """
     with Handle("host") as handle, measure._device_lock(handle):
+        monkeypatch.setenv("MIOPYX_CACHE_DIR", str(tmp_path / cache))
+        monkeypatch.setenv("MIOPYX_CACHE", "0" if cache == "0" else "1")
         station = Station("host", CLOCK)
         answers = []
         thread = threading.Thread(target=lambda: answers.append(
@@ -692,14 +1117,90 @@ def test_two_that_tune_take_turns(user_folder):
     station.close()
 
 
-def test_a_problem_of_no_solver_fails_once(user_folder):
+def test_a_device_has_one_lock_in_all_runtimes():
+    host = devices.find("host")
+    cuda = host._replace(kind="gpu", name="nv-sm90_132", cuda=1, bus="0000:3b:00")
+    opencl = host._replace(kind="gpu", name="nv-sm90_132", platform_index=2, device_index=5, handle=SimpleNamespace(
+        pci_bus_id_nv=0x3b, pci_slot_id_nv=0, pci_domain_id_nv=0))
+    assert measure._place(cuda) == measure._place(opencl) == "pci-0000-3b-00"
+    assert measure._place(cuda._replace(bus="0000:3c:00")) != measure._place(cuda)
+    other = opencl._replace(handle=None, name="a b/../c_1")
+    assert measure._place(other) == "a-b----c-1-2-5"
+    assert measure._place(other._replace(kind="cpu")) == measure._place(host) == "cpu"
+
+
+def test_a_lock_that_all_users_share(tmp_path, monkeypatch):
+    monkeypatch.setattr(measure, "_lock_folder", lambda: tmp_path / "locks")
+    with Handle("host") as handle:
+        with measure._device_lock(handle) as why:
+            assert "No such file" in why, "no lock, and no error"
+        (tmp_path / "locks").mkdir()
+        path = tmp_path / "locks" / "miopyx-measuring-cpu.lock"
+        before = os.umask(0o077)
+        try:
+            with measure._device_lock(handle) as why:
+                assert why == ""
+        finally:
+            os.umask(before)
+        assert path.stat().st_mode & 0o777 == 0o666
+        path.unlink()
+        path.symlink_to(tmp_path / "victim")
+        with measure._device_lock(handle) as why:
+            assert str(path) in why
+        assert not (tmp_path / "victim").exists()
+        path.unlink()
+        os.mkfifo(path)
+        with measure._device_lock(handle) as why:
+            assert "not a regular file" in why
+
+
+def test_what_is_not_locked_is_said_once(user_folder, monkeypatch, caplog):
+    ask = child.Child.ask
+
+    def unlocked(self, seconds, request, payload=b""):
+        why, answer = ask(self, seconds, request, payload)
+        return why, b'"others may measure"' if request.get("job") == "wait" else answer
+
+    monkeypatch.setattr(child.Child, "ask", unlocked)
+    station = Station("host", CLOCK)
+    for key in ONCE:
+        assert "done" in station.run("measure", 60, key=key, search=False)
+    station.close()
+    assert caplog.text.count("others may measure") == 1
+
+
+def test_a_lock_file_that_is_tidied_away(tmp_path):
+    """Who waited for it then waits for the one that the others lock."""
+    path = tmp_path / "lock"
+    first = measure._locked(path)
+    with ThreadPoolExecutor(1) as executor:
+        waiting = executor.submit(measure._locked, path)
+        time.sleep(0.3)
+        path.unlink()
+        second = measure._locked(path)
+        os.close(first)
+        time.sleep(0.3)
+        assert not waiting.done()
+        os.close(second)
+        os.close(waiting.result(timeout=20))
+
+
+def test_a_problem_of_no_solver_fails_once(user_folder, tmp_path, monkeypatch):
     """What the device cannot run is said, not tried again and again."""
     conv = ConvolutionDescriptor((0, 0))
     x, w = TensorDescriptor("float32", (1, 2, 4, 4)), TensorDescriptor("float32", (3, 2, 1, 1))
     key = _key.find_key(ConvProblem(0, x, w, TensorDescriptor("float32", (1, 3, 4, 4)), conv)).decode()
-    station = Station("host", CLOCK)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MIOPEN_DEBUG_FIND_ONLY_SOLVER", "ConvDirectNaiveConvFwd")
-        answer = station.run("measure", 60, key=key, search=False)
-    station.close()
-    assert "why" in answer
+    ledger = Ledger(tmp_path / "ledger.sqlite3")
+    asked = []
+    monkeypatch.setenv("MIOPEN_DEBUG_FIND_ONLY_SOLVER", "ConvDirectNaiveConvFwd")
+    for databases in (True, True, False):
+        lane = LocalLane("host", 0, 60.0, CLOCK)
+        submit = lane.submit
+        monkeypatch.setattr(lane, "submit", lambda job, submit=submit, **of: asked.append(job) or submit(job, **of))
+        summary = Scheduler(LocalLanes([lane]), ledger, {key: 1.0}, Nobody(), databases=databases).run()
+        lane.close()
+        (failed, why), = summary.failed
+        assert (failed, summary.results) == (key, [])
+        assert "left out by MIOPEN_DEBUG_FIND_ONLY_SOLVER" in why
+    assert asked == ["look", "measure"], "in the first run alone, and once"
+    ledger.close()

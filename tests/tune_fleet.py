@@ -111,7 +111,7 @@ def connected(address):
 def by_fleet(folder, keys, devices, every, scheduler_after, seed, kinds):
     """Tune problems on a fleet that is under attack; return the simulation, the summary, and the ledger."""
     simulation = Simulation(folder, devices)
-    ledger = Ledger(Path(folder) / "fleet.sqlite3")
+    ledger = Ledger(Path(folder) / "fleet.sqlite3", only=True)
     stop = threading.Event()
     try:
         lanes = connected(simulation.address)

@@ -24,16 +24,19 @@ class Child:
     command : sequence of str
     name : str
         What it is in messages, with its article.
+    environment : dict, optional
+        Variables that it gets beside this process's.
     """
 
-    def __init__(self, command: Sequence[str], name: str) -> None:
+    def __init__(self, command: Sequence[str], name: str, environment: dict[str, str] | None = None) -> None:
         self.gone, self._late, self._reaped = False, False, False
         self._name = name
         self._lock = threading.Lock()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the child)
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                             stderr=self._stderr, start_new_session=True)
+                                             stderr=self._stderr, start_new_session=True,
+                                             env={**os.environ, **(environment or {})})
         except BaseException:
             self._stderr.close()
             raise
@@ -54,6 +57,7 @@ class Child:
                 reply = compile_child.receive(self._process.stdout)
         finally:
             timer.cancel()
+            timer.join()  # it may have begun to end the child just when the answer came
         self.gone = reply is None or self._late
         if reply is None:
             return self._end(seconds), b""

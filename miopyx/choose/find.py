@@ -196,7 +196,8 @@ def time_solvers(survey: Survey, run: Run, workspace_size: int, dynamic_only: bo
         raise _nothing(trial.skipped)
     timed = trial.in_order()
     trial.write_down(timed)
-    record = FindRecord(timed, trial.skipped, trial.failed, pick.partial or trial.cut_short or pick.short_of_workspace)
+    record = FindRecord(timed, trial.skipped, trial.failed,
+                        pick.partial or trial.cut_short or trial.unsure or pick.short_of_workspace)
     # As in MIOpen: with enough workspace another solver might be the fastest.  Nor is what somebody tries out alone.
     passing = switches.only() is not None or (pick.short_of_workspace and not config.get(
         "MIOPEN_FIND_CONV_INSUFFICIENT_WORKSPACE_ALLOW_FINDDB_UPDATE"))
@@ -283,6 +284,7 @@ class _Trial:
         self.skipped: list[Refusal] = []
         self.failed: list[Solver] = []
         self.cut_short = False
+        self.unsure = False  # a solver failed while it ran, and perhaps others after it for that reason alone
 
     def left_ms(self) -> float | None:
         """Return what is left of the budget, None where there is none."""
@@ -297,7 +299,7 @@ class _Trial:
             left = self.left_ms()
             if offer.solver.id in broken:  # not tried again in this process, which its compiler may end
                 self.skipped.append(Refusal(offer.solver, f"failed: {broken[offer.solver.id]}"))
-                self.failed.append(offer.solver)
+                self._cannot_build(offer.solver)
             elif left is not None and left <= 0 and self.timed:
                 self.skipped.append(Refusal(offer.solver, f"the budget of {self.budget_ms:g} ms was spent"))
                 self.cut_short = True
@@ -327,13 +329,28 @@ class _Trial:
         except MIOpenError as e:
             self.skipped.append(Refusal(offer.solver, f"failed: {e}"))
             if prepared is None and not isinstance(e, AllocFailedError):
-                self.failed.append(offer.solver)  # what does not build will not build the next time
+                self._cannot_build(offer.solver)
+            else:
+                self.unsure = True
+
+    def _cannot_build(self, solver: Solver) -> None:
+        """Note what will not build the next time either, unless what ran before may have spoilt the device."""
+        if not self.unsure:
+            self.failed.append(solver)
 
     def in_order(self) -> list[Candidate]:
         """Return what was timed, the fastest first; those at the top run once more if there is time."""
         timed = sorted(self.timed, key=lambda c: c.time)
         left = self.left_ms()
-        return timed if left is not None and left <= 0 else _run_off(self.handle, self.run, timed)
+        if left is not None and left <= 0:
+            return timed
+        try:
+            return _run_off(self.handle, self.run, timed)
+        except (InvalidValueError, BadParmError):
+            raise
+        except MIOpenError:
+            self.unsure = True
+            return timed
 
     def write_down(self, timed: list[Candidate]) -> None:
         """Add the times to the file of measurements, if there is one."""

@@ -22,7 +22,7 @@ from miopyx.solvers import registry
 from miopyx.values import config
 
 from .db_diff import diff
-from .db_files import is_ledger, is_perf, raw_lines, winners
+from .db_files import is_ledger, is_perf, opened, raw_lines, winners
 from .db_report import report as write_page
 
 _IMPORTED = "imported"
@@ -31,7 +31,8 @@ _IMPORTED = "imported"
 def add_commands(commands: Any) -> None:
     """Add `db` and what it can do to an argparse parser's commands."""
     parser = commands.add_parser("db", help="look into, check, merge and convert find-db and perf-db files",
-                                 description="Files may be MIOpen's or our own, plain or .bz2.")
+                                 description="Files may be MIOpen's or our own, plain or .bz2, or ledgers of miopyx "
+                                 "tune with results of one device.")
     actions = parser.add_subparsers(dest="action", required=True)
 
     def add(name: str, run: Any, about: str, *arguments: tuple[str, dict[str, Any]]) -> None:
@@ -270,28 +271,17 @@ def export(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _export_ledger(arguments: argparse.Namespace) -> dict[str, Any]:
-    from .tune import ledger
-
     endings = {".fdb.txt": "find-db", ".db.txt": "perf-db", ".jsonl": "measurements"}
     name = str(arguments.out).removesuffix(".bz2")
     kind = next((what for ending, what in endings.items() if name.endswith(ending)), None)
     if kind is None:
         raise BadParmError("what shall be written?", "OUT", arguments.out,
                            f"a name that ends with {', '.join(endings)}")
-    book = ledger.existing(arguments.file)
-    try:
-        there = [device for device, _ in book.devices()]
-        fitting = [device for device in there if arguments.device in ("", device.name, device.stamp)]
-        if len(fitting) != 1:
-            raise BadParmError("results of several devices, or none", "--device", arguments.device or "not given",
-                               ", ".join(device.stamp if [d.name for d in there].count(device.name) > 1 else device.name
-                                         for device in there) or "a device that has results")
-        lines = (book.find_lines(fitting[0]) if kind == "find-db" else book.perf_lines(fitting[0]) if kind == "perf-db"
-                 else [f"{line}\n".encode() for line in book.measurements(fitting[0])])
-    finally:
-        book.close()
+    with opened(arguments.file, arguments.device) as (book, device):
+        lines = (book.find_lines(device) if kind == "find-db" else book.perf_lines(device) if kind == "perf-db"
+                 else [f"{line}\n".encode() for line in book.measurements(device)])
     _write(arguments.out, b"".join(lines))
-    return {"written": str(arguments.out), "what": kind, "device": fitting[0].name, "stamp": fitting[0].stamp,
+    return {"written": str(arguments.out), "what": kind, "device": device.name, "stamp": device.stamp,
             "records": len(lines)}
 
 
@@ -337,6 +327,8 @@ def _as_ours(key: bytes, line: bytes) -> bytes:
 
 def compact(arguments: argparse.Namespace) -> dict[str, Any]:
     before = arguments.file.stat().st_size
+    if is_ledger(arguments.file):
+        raise BadParmError("a ledger of miopyx tune", "FILE", arguments.file, "a find-db or perf-db file")
     if arguments.file.suffix == ".bz2":
         raise BadParmError("compressed", "FILE", arguments.file, "a plain file")
     kinds = Counter(records.classify(line) for line in raw_lines(arguments.file))

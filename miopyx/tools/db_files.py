@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import errno
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from miopyx.database import records
 from miopyx.database.records import Kind
+from miopyx.errors import BadParmError
+
+if TYPE_CHECKING:
+    from .tune.ledger import Device, Ledger
 
 _SQLITE = b"SQLite format 3\0"
 
 
 def raw_lines(path: Path, flaws: Counter[str] | None = None) -> Iterator[bytes]:
-    """Yield a file's lines without their ends, blank ones left out; a .bz2 that is cut short is counted in `flaws`."""
+    """Yield a file's lines without their ends, blank ones left out; a .bz2 that is cut short is counted in `flaws`.
+
+    Of a ledger of `miopyx tune` the find-db and perf-db that it would be exported to.
+    """
     if not path.is_file():
         raise OSError(errno.EINVAL, "not a regular file" if path.exists() else "no such file", str(path))
+    if is_ledger(path):
+        with opened(path) as (ledger, device):
+            yield from (line.rstrip(b"\n") for line in [*ledger.find_lines(device), *ledger.perf_lines(device)])
+        return
     with bz2.open(path) if path.suffix == ".bz2" else path.open("rb") as file:
         try:
             for line in file:
@@ -58,6 +71,31 @@ def is_ledger(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(len(_SQLITE)) == _SQLITE
+
+
+@contextlib.contextmanager
+def opened(path: Path, wanted: str = "") -> Iterator[tuple[Ledger, Device]]:
+    """Open a ledger, and choose whose results: of the device that is `wanted`, "" for the only one.
+
+    Raises
+    ------
+    BadParmError
+        Where it is no ledger, or has results of several such devices, or of none.
+    """
+    from .tune import ledger
+
+    book = ledger.existing(path)
+    try:
+        there = [device for device, _ in book.devices()]
+        fitting = [device for device in there if wanted in ("", device.name, device.stamp)]
+        if len(fitting) != 1:
+            raise BadParmError(f"{'several devices have' if fitting else 'no such device has'} results in {path}; "
+                               "export says whose", "--device", wanted or "not given",
+                               ", ".join(device.stamp if [d.name for d in there].count(device.name) > 1 else device.name
+                                         for device in there) or "a device that has results")
+        yield book, fitting[0]
+    finally:
+        book.close()
 
 
 def is_perf(key: bytes) -> bool:

@@ -15,6 +15,7 @@ from miopyx.values import config
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _LIMIT = 300.0
+_LONGEST = 10_000 * 3600.0
 
 
 def add_commands(commands: Any) -> None:
@@ -85,7 +86,10 @@ def _seconds(text: str) -> float:
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smh]?)", text)
     if not match or float(match[1]) <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90s, 10m or 2h")
-    return float(match[1]) * _UNITS[match[2]]
+    seconds = float(match[1]) * _UNITS[match[2]]
+    if seconds > _LONGEST:  # alarms and timers take no time that is much longer
+        raise argparse.ArgumentTypeError(f"{text!r} is longer than 10000h")
+    return seconds
 
 
 def _directions(text: str) -> str:
@@ -129,7 +133,10 @@ def _run(arguments: argparse.Namespace) -> int:
     for one in found.wanted:
         weights[one.key] = weights.get(one.key, 0.0) + one.weight
     limit = arguments.limit * (12 if arguments.exhaustive and arguments.limit == _LIMIT else 1)
-    ledger = Ledger(arguments.ledger or default_ledger())
+    path = arguments.ledger or default_ledger()
+    if path is None and arguments.scheduler:
+        raise UsageError("a fleet's results are kept in the ledger alone: --ledger says where")
+    ledger = Ledger(path, only=bool(arguments.scheduler))
     if arguments.retry:
         ledger.retry()
     ledger.asked((one.key, one.source, one.layer, one.weight) for one in found.wanted)
@@ -148,15 +155,17 @@ def _run(arguments: argparse.Namespace) -> int:
             "problems": len(weights), "measured": len(summary.results), "known": summary.known, "left": summary.left,
             "failed": [{"key": key, "why": why} for key, why in summary.failed], "ended_by": summary.ended_by,
             "lost": summary.lost,
-            "clocks": {device.name: times for device, times in summary.clocks.items()}, "refused": found.refused,
+            "clocks": [{**device._asdict(), "ms": times} for device, times in summary.clocks.items()],
+            "refused": found.refused,
             "ledger": str(ledger.path) if ledger.path else None,
             "layers": [{**row._asdict(), "saved": row.saved} for row in made]}, indent=2))
     else:
-        print("\n".join([*show.table(made), *([""] if made else []),
-                         *_words(summary, len(weights), len(found.refused), ledger.path)]))
+        text = "\n".join([*show.table(made), *([""] if made else []),
+                          *_words(summary, len(weights), len(found.refused), ledger.path)])
+        print(text.encode(errors="backslashreplace").decode())  # names of files need not be UTF-8
     if summary.ended_by == "interrupted":
         return 130
-    return 1 if summary.failed else 0
+    return 1 if summary.failed or (summary.left and summary.ended_by == "all") else 0
 
 
 def _words(summary: Any, problems: int, refused: int, ledger: Path | None) -> list[str]:
@@ -170,7 +179,8 @@ def _words(summary: Any, problems: int, refused: int, ledger: Path | None) -> li
         lines.append(f"{refused} lines or layers make no problem and were skipped")
     for device, times in summary.clocks.items():
         lines.append(f"{len(times)} devices {device.name} compared: "
-                     + ("; ".join(work.outliers(times)) or f"within {work.OUTLIER:.0%} of each other's median"))
+                     + ("; ".join(work.outliers(times)) or f"within {work.OUTLIER:.0%} of "
+                     + ("each other" if len(times) == 2 else "their median")))
     lines += [f"failed: {key}: {text}" for key, text in summary.failed]
     return [*lines, f"ledger: {ledger}"] if ledger is not None else lines
 

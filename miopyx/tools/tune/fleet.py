@@ -147,6 +147,7 @@ class FleetLane:
     """A worker's device."""
 
     depth = 2  # so that its next problem is there when one is done
+    rest: float | None = 5.0  # a device that failed once may be back, a worker was perhaps too slow to answer
 
     def __init__(self, client: Any, address: str, about: Sequence[Any], limit: float) -> None:
         host, process, self.spec, name, stamp, self.overlap, self.compilers = about

@@ -2,7 +2,8 @@
 
 A *task* is a problem on a kind of device, searched for or not, under the stamp of a build, driver and device.  Its
 result is recorded once: whoever reports it again changes nothing.  A file that cannot be used, or fails later, costs a
-warning; then the ledger is kept in memory, and what was measured is in the databases all the same.
+warning; then the ledger is kept in memory, and what was measured is in the databases all the same.  Not so where the
+ledger is the only place of results, as of a fleet: there a failing file is tried for a while, and then is an error.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from miopyx.database import records
 from miopyx.errors import BadParmError, UnknownError
@@ -22,7 +23,10 @@ from miopyx.errors import BadParmError, UnknownError
 APPLICATION = 0x6D78746C  # "mxtl", in the file's header
 VERSION = 1
 _BUSY_SECONDS = 10.0
+_AGAIN_SECONDS = 1.0     # between two tries of what may not be lost
+_PATIENCE_SECONDS = 60.0  # and the tries together
 _log = logging.getLogger("miopyx")
+_T = TypeVar("_T")
 
 _SCHEMA = """
 CREATE TABLE device (id INTEGER PRIMARY KEY, name TEXT NOT NULL, stamp TEXT NOT NULL, UNIQUE (name, stamp));
@@ -65,31 +69,59 @@ class Ledger:
     ----------
     path : Path or None
         None: in memory.
+    only : bool
+        Whether results are nowhere else: then a file that fails is an error instead of a warning.
+
+    Raises
+    ------
+    UnknownError
+        Only if `only`, from any method, too: the file cannot be used, or fails for a minute.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, only: bool = False) -> None:
         self.path: Path | None = path
+        self.only = only
         self.writes = 0
         self._ids: dict[tuple[str, ...], int] = {}
+        self._db = _fresh()
         try:
-            self._db = _opened(path) if path is not None else _fresh()
+            if path is not None:
+                self._db = _opened(path)
         except (sqlite3.Error, OSError, BadParmError) as e:
+            if only:
+                raise UnknownError(f"the ledger {path}, the only place of the results, cannot be used: {e}") from None
             self._give_up(e)
 
     def _give_up(self, why: Exception) -> None:
         _log.warning("the ledger %s is not used: %s; results are in the databases all the same", self.path, why)
+        self.close()
         self.path, self._db, self._ids = None, _fresh(), {}
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction; where the file fails the ledger goes on in memory."""
-        try:
+    def _write(self, work: Callable[[], _T]) -> _T:
+        """Do something in one transaction; where the file fails it is done again in memory, where all goes on."""
+        def transaction() -> _T:
             with self._db:
                 self._db.execute("BEGIN IMMEDIATE")
-                yield self._db
-            self.writes += 1
-        except sqlite3.Error as e:
-            self._give_up(e)
+                return work()
+
+        done = self._try(transaction)
+        self.writes += 1
+        return done
+
+    def _try(self, work: Callable[[], _T]) -> _T:
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                return work()
+            except sqlite3.Error as e:
+                self._ids.clear()  # some may have been rolled back
+                if not self.only:
+                    self._give_up(e)
+                    return work()
+                if time.monotonic() >= until:
+                    raise UnknownError(f"the ledger {self.path}, the only place of the results, fails: {e}") from None
+                _log.warning("the ledger %s fails: %s; it is tried again", self.path, e)
+            time.sleep(_AGAIN_SECONDS)
 
     def _id(self, table: str, **columns: str) -> int:
         known = (table, *columns.values())
@@ -112,34 +144,38 @@ class Ledger:
 
     def asked(self, rows: Iterable[tuple[str, str, str, float]]) -> None:
         """Note who asks for what: (key, source, layer, weight); the same again replaces the weight."""
-        with self._writing() as db:
-            db.executemany(
+        rows = [(key, _storable(source), _storable(layer), weight) for key, source, layer, weight in rows]
+
+        def work() -> None:
+            self._db.executemany(
                 "INSERT INTO asked VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET weight = excluded.weight",
                 [(self._id("problem", key=key), source, layer, weight) for key, source, layer, weight in rows])
 
+        self._write(work)
+
     def open(self, device: Device, keys: Iterable[str], search: bool) -> None:
         """Note tasks that are to be done; those that are there stay as they are."""
-        with self._writing():
-            for key in keys:
-                self._task(device, key, search)
+        keys = list(keys)
+        self._write(lambda: [self._task(device, key, search) for key in keys])
 
     def attempt(self, device: Device, key: str, search: bool, job: str, worker: str, seconds: float, outcome: str,
                 why: str = "") -> None:
         """Note that somebody tried something: outcome "done", "failed", "died" or "lost"."""
-        with self._writing():
-            self._attempt(self._task(device, key, search), job, worker, seconds, outcome, why)
+        self._write(lambda: self._attempt(self._task(device, key, search), job, worker, seconds, outcome, why))
 
     def _attempt(self, task: int, job: str, worker: str, seconds: float, outcome: str, why: str) -> None:
         self._db.execute("INSERT INTO attempt (task, job, worker, at, seconds, outcome, why) "
-                         "VALUES (?, ?, ?, ?, ?, ?, ?)", (task, job, worker, time.time(), seconds, outcome, why))
+                         "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                         (task, job, _storable(worker), time.time(), seconds, outcome, _storable(why)))
 
     def record(self, key: str, search: bool, result: dict[str, Any], worker: str = "", seconds: float = 0.0) -> bool:
         """Keep the result of a measurement, unless its task has one, and who measured; return whether it was new.
 
-        A partial one, which a budget cut short, stands in until a whole one comes, and its task stays open.
+        A partial one, which a budget cut short or a solver that failed, stands in until a whole one comes, and its task
+        stays open.
         """
-        new = False
-        with self._writing() as db:
+        def work() -> bool:
+            db = self._db
             task = self._task(Device(result["device"], result["stamp"]), key, search)
             self._attempt(task, "measure", worker, seconds, "done", "")
             before, after = result["before"] or {}, result["after"]
@@ -155,25 +191,30 @@ class Ledger:
                                [(task, json.dumps(line)) for line in result["times"]])
             if not result["partial"]:
                 db.execute("UPDATE task SET state = ?, why = '' WHERE id = ?", (DONE, task))
-        return new
+            return new
+
+        return self._write(work)
 
     def fail(self, device: Device, key: str, search: bool, why: str) -> None:
         """Note that a task is not tried again, and why."""
-        with self._writing() as db:
-            db.execute("UPDATE task SET state = ?, why = ? WHERE id = ? AND state = ?",
-                       (FAILED, why, self._task(device, key, search), OPEN))
+        self._write(lambda: self._db.execute(
+            "UPDATE task SET state = ?, why = ? WHERE id = ? AND state = ?",
+            (FAILED, _storable(why), self._task(device, key, search), OPEN)))
 
     def clock(self, device: Device, key: str, solver: str, times: dict[str, float]) -> None:
         """Note how long the same took on each of some devices of a kind, by worker."""
-        with self._writing() as db:
+        def work() -> None:
             kind, problem = self._id("device", name=device.name, stamp=device.stamp), self._id("problem", key=key)
-            db.executemany("INSERT INTO clock VALUES (?, ?, ?, ?, ?, ?)",
-                           [(kind, worker, problem, solver, time.time(), ms) for worker, ms in times.items()])
+            self._db.executemany(
+                "INSERT INTO clock VALUES (?, ?, ?, ?, ?, ?)",
+                [(kind, _storable(worker), problem, solver, time.time(), ms) for worker, ms in times.items()])
+
+        self._write(work)
 
     def retry(self) -> None:
         """Open what failed again."""
-        with self._writing() as db:
-            db.execute("UPDATE task SET state = ?, why = '' WHERE state = ?", (OPEN, FAILED))
+        self._write(lambda: self._db.execute(
+            "UPDATE task SET state = ?, why = '' WHERE state = ?", (OPEN, FAILED)))
 
     # Reading
 
@@ -197,35 +238,36 @@ class Ledger:
     def layers(self) -> list[tuple[str, str, str, str, float, str, float, float | None]]:
         """Return a row a layer and device: key, device, source, layer, weight, solver, milliseconds after and before.
 
-        Of a problem's two tasks the one with a search counts; one that nobody asked for goes by its key.
+        Of a problem's two tasks a whole one counts, and of two the one with a search; one that nobody asked for goes by
+        its key.
         """
         rows = self._rows(
             "SELECT key, device.name, COALESCE(source, ''), COALESCE(layer, key), COALESCE(weight, 1.0), solver, ms, "
             "ms_before FROM result JOIN task ON task.id = task JOIN problem ON problem.id = task.problem "
             "JOIN device ON device.id = device LEFT JOIN asked ON asked.problem = problem.id "
-            "ORDER BY key, device.id, source, layer, search")
+            "ORDER BY key, device.id, source, layer, partial DESC, search")
         return list({row[:4]: tuple(row) for row in rows}.values())
 
     def find_lines(self, device: Device) -> list[bytes]:
-        """Return the find-db records of a device, sorted; of two tasks of a problem the one with a search counts."""
-        return self._lines("find", device)
+        """Return the find-db records of a device, sorted; of a problem's two tasks a whole one, or the one searched."""
+        return [line for _, line in sorted(dict(self._lines("find", device, "partial DESC, search")).items())]
 
     def perf_lines(self, device: Device) -> list[bytes]:
-        """Return the perf-db records of a device, sorted, problems of one key joined."""
+        """Return the perf-db records of a device, sorted, tasks and problems of one key joined."""
         joined: dict[bytes, tuple[dict[str, str], str]] = {}
-        for line in self._lines("perf", device):
+        for _, line in self._lines("perf", device, "search, key"):
             key, items = records.split(line)
             values, stamp, _ = records.read_perf(items)
             joined[key] = ({**joined[key][0], **values} if key in joined else values, stamp)
         return [records.write_perf(key, dict(sorted(values.items())), stamp)
                 for key, (values, stamp) in sorted(joined.items())]
 
-    def _lines(self, column: str, device: Device) -> list[bytes]:
+    def _lines(self, column: str, device: Device, order: str) -> list[tuple[str, bytes]]:
         rows = self._rows(
             f"SELECT key, {column} FROM result JOIN task ON task.id = task JOIN problem ON problem.id = problem "
             f"JOIN device ON device.id = device WHERE name = ? AND stamp = ? AND {column} IS NOT NULL "
-            "ORDER BY key, search", tuple(device))
-        return [line.encode() for _, line in sorted(dict(rows).items())]
+            f"ORDER BY {order}", tuple(device))
+        return [(key, line.encode()) for key, line in rows]
 
     def measurements(self, device: Device) -> list[str]:
         """Return the JSON lines of a device's measurements, by problem."""
@@ -235,16 +277,17 @@ class Ledger:
             tuple(device))]
 
     def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        try:
-            return self._db.execute(query, values).fetchall()
-        except sqlite3.Error as e:
-            self._give_up(e)
-            return self._db.execute(query, values).fetchall()
+        return self._try(lambda: self._db.execute(query, values).fetchall())
 
     def close(self) -> None:
         """Close the file; nothing is pending at any time."""
         with contextlib.suppress(sqlite3.Error):
             self._db.close()
+
+
+def _storable(text: str) -> str:
+    """Return a text that UTF-8 can hold: names of files need not be any."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def existing(path: Path) -> Ledger:
@@ -271,15 +314,17 @@ def _opened(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
     try:
-        application, version = (db.execute(f"PRAGMA {name}").fetchone()[0]
-                                for name in ("application_id", "user_version"))
-        empty = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        with db:
+            db.execute("BEGIN")  # one look at it all, while another process may make it
+            application, version = (db.execute(f"PRAGMA {name}").fetchone()[0]
+                                    for name in ("application_id", "user_version"))
+            empty = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
         if not empty and application != APPLICATION:
             raise BadParmError("a database of something else", "LEDGER", path, "a ledger of miopyx tune")
         if not empty and version != VERSION:
             raise BadParmError("version of a ledger", "LEDGER", version, str(VERSION))
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = NORMAL")
+        _use_wal(db)
+        db.execute("PRAGMA synchronous = FULL")  # WAL alone may lose what was written last when the power fails
         if empty:
             _make(db)
         elif db.execute("PRAGMA quick_check").fetchone()[0] != "ok":
@@ -290,6 +335,20 @@ def _opened(path: Path) -> sqlite3.Connection:
     return db
 
 
+def _use_wal(db: sqlite3.Connection) -> None:
+    """Change to WAL; SQLite itself does not wait here for others who do the same."""
+    until = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
 def _fresh() -> sqlite3.Connection:
     db = sqlite3.connect(":memory:", isolation_level=None)
     _make(db)
@@ -297,5 +356,11 @@ def _fresh() -> sqlite3.Connection:
 
 
 def _make(db: sqlite3.Connection) -> None:
-    db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {APPLICATION}; "
-                     f"PRAGMA user_version = {VERSION}; COMMIT;")
+    with db:
+        db.execute("BEGIN IMMEDIATE")
+        if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            return  # another process was first
+        for statement in _SCHEMA.split(";"):  # a script would commit first
+            db.execute(statement)
+        db.execute(f"PRAGMA application_id = {APPLICATION}")
+        db.execute(f"PRAGMA user_version = {VERSION}")

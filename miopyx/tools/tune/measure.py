@@ -6,12 +6,16 @@ Started by `station` through `choose/compile_child`, which speaks the frames.  A
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import importlib
 import json
 import os
+import stat
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -20,17 +24,18 @@ import numpy as np
 import miopyx
 from miopyx._core import Offer
 from miopyx.api import _convolution
-from miopyx.choose import _ranking, find, measurements, preparing
+from miopyx.choose import _ranking, compile_child, find, measurements, preparing
 from miopyx.choose._survey import Survey
 from miopyx.database import records, store
 from miopyx.database.records import FindItem
+from miopyx.device import devices
+from miopyx.device.info import DeviceInfo
 from miopyx.engine._invoker import Invoker
 from miopyx.errors import MIOpenError
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
 from miopyx.runtime import programs
 from miopyx.solvers import registry
-from miopyx.values import config
 from miopyx.values.configurations import config_text
 
 # (key, solver, configuration, milliseconds that the device said) -> milliseconds that count.
@@ -41,6 +46,7 @@ _DRAWS = 256           # of predictions' errors
 _STALE = 0.05          # spread of the logarithm of what another build or driver measured
 _UNKNOWN_SHARE = 0.3   # of a problem's time that measuring may gain, where nothing predicts times
 _FLOPS_A_MS = 1e9      # of which only the proportion to predictions matters
+_SHARED = "/run/lock", "/tmp", "/var/tmp"  # where systems have folders that all users write to
 
 
 class Bench:
@@ -57,13 +63,21 @@ class Bench:
         self.handle = miopyx.Handle(first["device"] or None)
         self.clock: Clock | None = _named(first["clock"]) if first.get("clock") else None
         self.memory = _Memory(self.handle)
+        self.has_begun = False  # the present job, to use the device
 
     def answer(self, job: dict[str, Any], _payload: bytes) -> bytes:
-        """Do a job; return its result as JSON."""
+        """Do a job; return its result as JSON, {"refused": why} for an error before anything ran."""
         jobs: dict[str, Callable[..., Any]] = {
             "describe": self.describe, "look": self.look, "compile": self.compile, "wait": self.wait,
             "measure": self.measure, "time": self.time}
-        return json.dumps(jobs[job["job"]](**job.get("arguments", {}))).encode()
+        self.has_begun = False
+        try:
+            result = jobs[job["job"]](**job.get("arguments", {}))
+        except Exception as e:
+            if self.has_begun:
+                raise
+            result = {"refused": compile_child.reason(e)}
+        return json.dumps(result).encode()
 
     def describe(self) -> dict[str, Any]:
         """Return what the device is."""
@@ -93,7 +107,10 @@ class Bench:
             return {"why": "no solver of this device runs it"}
         if known:
             return {"known": True, "gain_ms": 0.0}
-        return {"known": False, "gain_ms": self._gain(survey, ordered), "built": find.is_built(survey)}
+        built = False
+        with contextlib.suppress(MIOpenError):  # measuring will say what is wrong
+            built = find.is_built(survey)
+        return {"known": False, "gain_ms": self._gain(survey, ordered), "built": built}
 
     def _gain(self, survey: Survey, ordered: list[_ranking.Candidate]) -> float:
         """Return the milliseconds that the present first choice is expected to lose against the best.
@@ -125,10 +142,13 @@ class Bench:
 
     # Measuring
 
-    def wait(self) -> None:
-        """Return once nobody else on this machine measures on this device; nobody does until the next job is done."""
+    def wait(self) -> str:
+        """Return once nobody else on this machine measures on this device; nobody does until the next job is done.
+
+        Returns why others may, "" where they may not.
+        """
         self._lock = _device_lock(self.handle)
-        self._lock.__enter__()
+        return self._lock.__enter__()
 
     def measure(self, key: str, search: bool, budget_ms: float | None = None) -> dict[str, Any]:
         """Time the solvers of a problem, with a search for their configurations if asked for; return what came out."""
@@ -183,16 +203,17 @@ class Bench:
     def _run(self, problem: ConvProblem, key: str, size: int) -> Callable[[Invoker], float]:
         """Return the function that runs an invoker and says how long that took."""
         tensors = _convolution.memory_of(problem)
+        self.has_begun = True  # memory that this process cannot get another one may
         x, w, y = (self.memory.get("xwy"[slot] if slot != _output(problem) else "out", *tensors[slot])
                    for slot in range(3))
         space = self.memory.get("space", size, "uint8") if size else None
+        self.has_begun = False
         run = _convolution.run_on(self.handle, problem, x, w, y, space, size)
-        clock = self.clock
-        if clock is None:
-            return run
 
         def clocked(invoker: Invoker) -> float:
-            return clock(key, invoker.solver.name, invoker.config, run(invoker))
+            self.has_begun = True
+            ms = run(invoker)
+            return ms if self.clock is None else self.clock(key, invoker.solver.name, invoker.config, ms)
 
         return clocked
 
@@ -260,18 +281,68 @@ def end_with(parent: int) -> None:
 
 
 @contextlib.contextmanager
-def _device_lock(handle: miopyx.Handle) -> Iterator[None]:
-    """Let no other process that tunes on this machine measure on the same device meanwhile; its CPU is one device."""
-    folder = config.cache_dir()
-    if folder is None:
-        yield
-        return
-    info = handle.device.info
-    place = ("cpu" if info.kind in ("host", "cpu") else f"{info.name}-cuda{info.cuda}" if info.cuda >= 0
-             else f"{info.name}-{info.platform_index}-{info.device_index}")
-    descriptor = os.open(folder / f"measuring-{place}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _device_lock(handle: miopyx.Handle) -> Iterator[str]:
+    """Let no other process that tunes on this machine measure on the same device meanwhile; its CPU is one device.
+
+    Yields why nobody is kept from it, "" where the lock is held.
+    """
+    path = _lock_folder() / f"miopyx-measuring-{_place(handle.device.info)}.lock"
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        descriptor = _locked(path)
+    except OSError as e:
+        yield f"others may measure on {handle.device.info.name} at the same time: {path}: {e.strerror or e}"
+        return
+    try:
+        yield ""
     finally:
         os.close(descriptor)
+
+
+def _lock_folder() -> Path:
+    """Return a folder of this machine that all of its users write to, whatever their environments say."""
+    for folder in _SHARED:
+        with contextlib.suppress(OSError):
+            if os.stat(folder).st_mode & stat.S_IWOTH and os.access(folder, os.W_OK | os.X_OK):
+                return Path(folder)
+    return Path(tempfile.gettempdir())
+
+
+def _place(info: DeviceInfo) -> str:
+    """Return what names a device alike for all processes and runtimes: where it is on PCI, where that is known."""
+    if info.kind in ("host", "cpu"):
+        return "cpu"
+    bus = info.bus or devices._bus(info.handle)
+    name = f"pci-{bus}" if bus else f"{info.name}-{info.platform_index}-{info.device_index}"
+    return "".join(letter if letter.isalnum() else "-" for letter in name)
+
+
+def _locked(path: Path) -> int:
+    """Return the descriptor of a lock file once the lock is ours."""
+    while True:
+        descriptor = _shared(path)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.lstat(path), os.fstat(descriptor)):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # somebody tidied up, and others lock another file by now
+
+
+def _shared(path: Path) -> int:
+    """Open a file that any user may lock; OSError for a link and for what is no file."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    while True:
+        # Not with O_CREAT: in folders that all share Linux lets nobody open another user's file so.
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(path, flags)
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return descriptor
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        with contextlib.suppress(FileExistsError):
+            descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+            os.fchmod(descriptor, 0o666)
+            return descriptor

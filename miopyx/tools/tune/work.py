@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import heapq
 import itertools
+import logging
 import os
 import queue
 import statistics
@@ -34,6 +35,11 @@ _COMPARE_MS = 50.0    # of the longest problem by which devices of one kind are 
 _COMPARE_SECONDS = 120.0
 OUTLIER = 0.05        # off the median of the devices of its kind
 _LAST_SECONDS = 30.0  # after the budget, for what is being measured to end
+_GATHER_SECONDS = 30.0  # for the result of a job that is done to come from its worker
+_FROM_THE_GONE_SECONDS = 2.0  # and from a lane that is gone
+_LONGEST_REST = 60.0  # of a lane that breaks again and again
+_ALONE_SECONDS = 10.0  # that a pool's problems wait for a lane before that is said
+_log = logging.getLogger("miopyx")
 
 
 class Lane(Protocol):
@@ -44,13 +50,14 @@ class Lane(Protocol):
     overlap: bool  # whether compiling leaves measurements alone
     compilers: int
     depth: int     # measurements that may be given to it at a time; it does one after the other
+    rest: float | None  # seconds after which it is used again when it broke; None: it is closed then
 
     def submit(self, job: str, **arguments: Any) -> Future[dict[str, Any]]:
         """Do a job; the future has what `Station.run` returns, or the exception that ended the lane."""
         ...
 
     def close(self) -> None:
-        """Give the lane up."""
+        """Give the lane up, for good where it has no `rest`."""
         ...
 
 
@@ -66,10 +73,11 @@ class LocalLane:
     """A device of this machine: one child process that measures, others that compile."""
 
     depth = 1
+    rest: float | None = None
 
     def __init__(self, device: str, compilers: int, limit: float, clock: str = "") -> None:
         self._measuring = Station(device, clock)
-        self._compiling = [Station(device) for _ in range(compilers)]
+        self._compiling = [Station(device, alone=compilers < 2) for _ in range(compilers)]
         self._free: queue.SimpleQueue[Station] = queue.SimpleQueue()
         for station in self._compiling:
             self._free.put(station)
@@ -181,6 +189,15 @@ class _Flight:
 
 
 @dataclass
+class _Broken:
+    """A lane a job of which raised."""
+
+    lane: Lane  # whose identity stays its own while it is here
+    pause: float
+    until: float | None  # None: for good
+
+
+@dataclass
 class Summary:
     """What became of it all; `results` has (key, result) as they came."""
 
@@ -228,7 +245,9 @@ class Scheduler:
         self.deadline = None if budget is None else clock() + budget
         self.pools: dict[Device, _Pool] = {}
         self.hands: dict[int, _Hand] = {}
-        self.broken: dict[int, Lane] = {}  # by their identity, which stays theirs while they are here
+        self.broken: dict[int, _Broken] = {}  # by the lanes' identity
+        self.alone: dict[Device | None, float] = {}  # since when nobody is there for a pool, None: for any
+        self.told: set[Device | None] = set()
         self.flights: dict[int, _Flight] = {}
         self.events: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.numbers = itertools.count()
@@ -242,6 +261,9 @@ class Scheduler:
                 self._compare()
         except KeyboardInterrupt:
             self.summary.ended_by = "interrupted"
+            for number, flight in list(self.flights.items()):
+                if flight.job == "measure" and flight.future is not None and flight.future.done():
+                    self._land(number)
         self.summary.left = sum(pool.open + sum(map(len, pool.looks)) for pool in self.pools.values())
         return self.summary
 
@@ -251,6 +273,7 @@ class Scheduler:
             now = self.clock()
             if now - polled >= _POLL_SECONDS:
                 self._meet(self.lanes.alive())
+                self._tell_of_waiting(now)
                 polled = now
             late = self.deadline is not None and now >= self.deadline
             if late:
@@ -274,7 +297,30 @@ class Scheduler:
     def _is_finished(self) -> bool:
         if not self.pools:
             return not self.weights
-        return not any(pool.open or pool.looks or pool.looking for pool in self.pools.values())
+        return not any(self._has_work(pool) and not self._is_given_up(pool) for pool in self.pools.values())
+
+    @staticmethod
+    def _has_work(pool: _Pool) -> bool:
+        return bool(pool.open or pool.looks or pool.looking)
+
+    def _is_given_up(self, pool: _Pool) -> bool:
+        """Whether all lanes of a pool broke for good; of a fleet others may come."""
+        return self.databases and not any(hand.pool is pool for hand in self.hands.values()) and not any(
+            broken.until is not None and broken.lane.device == pool.device for broken in self.broken.values())
+
+    def _tell_of_waiting(self, now: float) -> None:
+        """Warn, once for each kind of device, of problems that nobody is there for."""
+        waiting: dict[Device | None, int] = {
+            pool.device: pool.open + sum(map(len, pool.looks)) for pool in self.pools.values()
+            if self._has_work(pool) and not any(hand.pool is pool for hand in self.hands.values())}
+        if not self.pools:
+            waiting[None] = len(self.weights)
+        self.alone = {device: self.alone.get(device, now) for device in waiting}
+        for device, since in self.alone.items():
+            if now - since > _ALONE_SECONDS and device not in self.told:
+                self.told.add(device)
+                _log.warning("%d problems wait: there is no worker%s", waiting[device],
+                             "" if device is None else f" for {device.name}")
 
     def _compare(self) -> None:
         """Let all devices of a kind time the same: one that is slower than its like spoils what it measured."""
@@ -297,7 +343,10 @@ class Scheduler:
 
     def _meet(self, alive: list[Lane]) -> None:
         """Take lanes in that are new, and what those held that are gone back."""
-        usable = {id(lane): lane for lane in alive if id(lane) not in self.broken}
+        now, there = self.clock(), {id(lane) for lane in alive}
+        self.broken = {number: broken for number, broken in self.broken.items() if number in there}
+        resting = {number for number, broken in self.broken.items() if broken.until is None or now < broken.until}
+        usable = {id(lane): lane for lane in alive if id(lane) not in resting}
         for number in [number for number in self.hands if number not in usable]:
             self._lose(self.hands[number], "the worker is gone")
         for number, lane in usable.items():
@@ -320,11 +369,23 @@ class Scheduler:
             self.pools[device] = _Pool(device, looks)
         return self.pools[device]
 
-    def _lose(self, hand: _Hand, why: str) -> None:
-        """Give what a lane held to others: it was not the problems' fault."""
+    def _lose(self, hand: _Hand, why: str, cause: _Flight | None = None) -> None:
+        """Give what a lane held to others: it was not the problems' fault.  What it has finished is taken still.
+
+        `cause` is the job that gave nothing.
+        """
         self.hands.pop(id(hand.lane), None)
         for number in [*hand.measuring, *hand.compiling]:
-            flight = self.flights.pop(number)
+            flight = self.flights[number]
+            if flight is not cause and flight.future.done():
+                try:
+                    answer = flight.future.result(timeout=_FROM_THE_GONE_SECONDS)
+                except (Exception, asyncio.CancelledError):
+                    pass  # it went with the lane
+                else:
+                    self._take(number, flight, answer)
+                    continue
+            del self.flights[number]
             if isinstance(flight.what, Task):
                 self._note(flight, "lost", why)
                 self._wait(hand.pool, flight.what)
@@ -332,9 +393,24 @@ class Scheduler:
                 hand.pool.looks.appendleft(flight.what)
                 hand.pool.looking -= 1
             self.summary.lost += 1
-            flight.future.cancel()
+            with contextlib.suppress(Exception):  # there may be nobody to tell
+                flight.future.cancel()
         for task in hand.ready:
             self._wait(hand.pool, task)
+
+    def _break(self, flight: _Flight, why: Exception | asyncio.CancelledError) -> None:
+        """Leave a lane a job of which raised, for a while or for good."""
+        lane, text = flight.hand.lane, str(why) or type(why).__name__
+        before = self.broken.get(id(lane))
+        pause = lane.rest or 0.0 if before is None else min(2 * before.pause, _LONGEST_REST)
+        self._lose(flight.hand, text, flight)
+        self.broken[id(lane)] = _Broken(lane, pause, None if lane.rest is None else self.clock() + pause)
+        lane.close()
+        if self.databases and all(id(one) in self.broken and self.broken[id(one)].until is None
+                                  for one in self.lanes.alive()):
+            raise why if isinstance(why, MIOpenError) else UnknownError(text) from None
+        _log.warning("%s failed: %s; %s", lane.name, text,
+                     f"it is used again in {pause:g} s" if lane.rest is not None else "it is not used any more")
 
     def _wait(self, pool: _Pool, task: Task) -> None:
         heapq.heappush(pool.built if task.compiled else pool.waiting, (-task.gain, next(self.numbers), task))
@@ -400,17 +476,16 @@ class Scheduler:
         flight = self.flights.get(number)
         if flight is None:
             return  # its lane was lost, and it was given to another
-        hand = flight.hand
         try:
-            answer = flight.future.result()
+            # A worker may go between the end of a job and here; then nobody would ever answer.
+            answer = flight.future.result(timeout=_GATHER_SECONDS)
         except (Exception, asyncio.CancelledError) as e:  # the lane's end, whatever it was
-            self.broken[id(hand.lane)] = hand.lane
-            self._lose(hand, str(e) or type(e).__name__)
-            hand.lane.close()
-            if not any(id(lane) not in self.broken for lane in self.lanes.alive()) and self.databases:
-                raise e if isinstance(e, MIOpenError) else UnknownError(str(e)) from None
-            return
-        del self.flights[number]
+            self._break(flight, e)
+        else:
+            self._take(number, flight, answer)
+
+    def _take(self, number: int, flight: _Flight, answer: dict[str, Any]) -> None:
+        hand = flight.hand
         (hand.compiling if flight.job == "compile" else hand.measuring).discard(number)
         if flight.job == "look":
             self._looked(hand.pool, flight.what, answer)
@@ -420,7 +495,9 @@ class Scheduler:
                 self._note(flight, *_outcome(answer))
             hand.ready.append(flight.what)
         else:
+            self.broken.pop(id(hand.lane), None)
             self._measured(flight, answer)
+        del self.flights[number]  # an interrupt before this takes it again
 
     def _looked(self, pool: _Pool, keys: list[str], answer: dict[str, Any]) -> None:
         pool.looking -= 1
@@ -476,7 +553,13 @@ class Scheduler:
 
 
 def outliers(times: dict[str, float]) -> list[str]:
-    """Return, in words, which of some devices of a kind are off the median of their times."""
+    """Return, in words, which of some devices of a kind are off the median of their times; of two, who is slower.
+
+    Of two nobody knows who is right.
+    """
+    if len(times) == 2:
+        (fast, least), (slow, most) = sorted(times.items(), key=lambda one: one[1])
+        return [f"{slow}: {most / least - 1:.0%} slower than {fast}"] if most > (1 + OUTLIER) * least > 0 else []
     middle = statistics.median(times.values()) if times else 0.0
     return [f"{worker}: {abs(ms / middle - 1):.0%} {'slower' if ms > middle else 'faster'} than the median of "
             f"{len(times)} devices" for worker, ms in times.items() if abs(ms - middle) > OUTLIER * middle]

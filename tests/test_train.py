@@ -326,7 +326,11 @@ def test_a_shipped_model(name):
     """Within its limits, of this build, and sure of what it was fitted to, on the device that was measured."""
     path = ROOT / "miopyx" / "db" / f"{name}.model"
     assert path.stat().st_size <= 300_000
-    model, known = _model.read(path), 0
+    assert _model.read(path).margin in train.MARGINS
+    data = path.read_bytes()
+    text, end, nodes = data.partition(b"\nend\n")
+    words = [b"margin 0" if line.startswith(b"margin ") else line for line in text.split(b"\n")]
+    model, known = _model.Model(resealed(b"\n".join(words) + end + nodes)), 0
     for file in SHIPPED[name]:
         rows = [json.loads(line) for line in bz2.decompress((RESULTS / file).read_bytes()).decode().splitlines()]
         some = {*list(dict.fromkeys(row["key"] for row in rows))[::41]}

@@ -229,9 +229,10 @@ def _flat(node: dict[str, Any]) -> list[tuple[float, int, int]]:
 def _model_times(grown: Grown, problems: Sequence[Measured]) -> list[tuple[Times, float] | None]:
     """Return a model's times for some problems and how far apart, in errors, the two best; None where it is unsure."""
     table = _by_bits(grown.lines)
-    linear = [{name: _linear(problem, name, table) for name in problem.terms} if _within(grown, problem) else {}
-              for problem in problems]
-    linear = [{} if None in times.values() else times for times in linear]
+    linear: list[Times] = []
+    for problem in problems:
+        found = {name: _linear(problem, name, table) for name in problem.terms} if _within(grown, problem) else {}
+        linear.append({} if None in found.values() else {name: time for name, time in found.items() if time is not None})
     # All problems of a solver at a time: a call of LightGBM's costs more than what it computes.
     for name, more in grown.boosters.items():
         some = [i for i, times in enumerate(linear) if name in times]
@@ -245,8 +246,9 @@ def _model_times(grown: Grown, problems: Sequence[Measured]) -> list[tuple[Times
         if len(times) < 2:
             return np.inf
         a, b = sorted(times, key=times.__getitem__)[:2]
-        errors = [grown.errors.get(name, spread.get((name, bits), spread.get((name, ANY_BITS), 0))) for name in (a, b)]
-        return float(np.log(times[b] / times[a]) / max(np.hypot(*errors), 1e-9))
+        one, other = (grown.errors.get(name, spread.get((name, bits), spread.get((name, ANY_BITS), 0)))
+                      for name in (a, b))
+        return float(np.log(times[b] / times[a]) / max(np.hypot(one, other), 1e-9))
 
     return [(times, apart(times, problem.bits)) if times else None for times, problem in zip(
         linear, problems, strict=True)]

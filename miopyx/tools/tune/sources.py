@@ -289,8 +289,8 @@ class _Batch(NamedTuple):
 def _first_axes(program: Any) -> frozenset[Any]:
     """Return axis 0 of a model's inputs that may be images, if there are any; else of all."""
     names = set(program.graph_signature.user_inputs)
-    shapes = [getattr(node.meta.get("val"), "shape", ()) for node in program.graph.nodes
-              if node.op == "placeholder" and node.name in names]
+    shapes: list[Any] = [getattr(node.meta.get("val"), "shape", ()) for node in program.graph.nodes
+                         if node.op == "placeholder" and node.name in names]
     some = [shape for shape in shapes if len(shape) > 2] or [shape for shape in shapes if len(shape)]
     return frozenset(shape[0] if isinstance(shape[0], int) else shape[0].node.expr for shape in some)
 

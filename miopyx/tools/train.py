@@ -232,7 +232,8 @@ def _model_times(grown: Grown, problems: Sequence[Measured]) -> list[tuple[Times
     linear: list[Times] = []
     for problem in problems:
         found = {name: _linear(problem, name, table) for name in problem.terms} if _within(grown, problem) else {}
-        linear.append({} if None in found.values() else {name: time for name, time in found.items() if time is not None})
+        times = {name: time for name, time in found.items() if time is not None}
+        linear.append(times if len(times) == len(found) else {})
     # All problems of a solver at a time: a call of LightGBM's costs more than what it computes.
     for name, more in grown.boosters.items():
         some = [i for i, times in enumerate(linear) if name in times]

@@ -182,7 +182,7 @@ cdef void set_grid(mx_nv_conv* g, int64_t images, int64_t p, int64_t q) noexcept
 
 cdef int deep(int64_t depth, int64_t rows) noexcept nogil:
     """What a member of mx_nv_volume.conv holds."""
-    return <int> (depth << 16 | rows & 0xffff)
+    return <int> (depth * 0x10000 | rows & 0xffff)
 
 
 cdef mx_nv_volume volume(const mx_nv_conv* g, const mx_tensor* x, const mx_tensor* y) noexcept nogil:

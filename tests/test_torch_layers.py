@@ -384,7 +384,7 @@ def test_gradients_of_one_number_a_plane_keep_the_order_of_x(ours, kind, axes):
     assert {layer.ours for layer in _layers.layers} == {True}
     mt.disable()
     for a, b in zip(found, gradients(lambda t: call(t, 4), x), strict=True):
-        assert a.allclose(b)
+        assert a.allclose(b, atol=1e-6)  # a mean of 16 numbers may be near 0
         assert a.is_contiguous(memory_format=FORMATS[axes]) == b.is_contiguous(memory_format=FORMATS[axes])
 
 

@@ -257,7 +257,7 @@ def user_folder(tmp_path, setting):
     return folder
 
 
-COMPILE_LONG = ("layers/", "conv/gpu/depthwise", "conv/nvidia/depthwise")
+COMPILE_LONG = ("layers/", "conv/amd/", "conv/gpu/depthwise", "conv/nvidia/depthwise")
 SHARED = {}  # the handles of `handles` and `pretend`
 MEMORY = 600 << 20  # bytes of a process, above which shared handles are made anew for the next file
 

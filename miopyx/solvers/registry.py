@@ -11,6 +11,7 @@ from miopyx.errors import BadParmError
 from miopyx.problem._problem import Problem
 
 from .conv import _fft, _gemm, _host, _naive
+from .conv.amd import _matrix as _amd_matrix
 from .conv.cpu import _grouped as _cpu_grouped
 from .conv.cpu import _implicit as _cpu_implicit
 from .conv.cpu import _implicit_nhwc, _implicit_weights
@@ -71,6 +72,7 @@ CONV: tuple[Solver, ...] = (
     _small.NvSmallFwd(), _small.NvSmallBwd(), _small.NvSmallWrw(),
     _grouped.NvGroupedFwd(), _grouped.NvGroupedBwd(), _grouped.NvGroupedWrw(),
     _nv_depthwise.NvDepthwiseWrw(),
+    _amd_matrix.AmdMatrixFwd(), _amd_matrix.AmdMatrixBwd(), _amd_matrix.AmdMatrixWrw(),
     _signals.SignalFwd(), _signals.SignalBwd(), _signals.SignalWrw(),
     _depthwise.DepthwiseFwd(), _depthwise.DepthwiseBwd(), _depthwise.DepthwiseWrw(),
     _cpu_grouped.CpuGroupedFwd(), _cpu_grouped.CpuGroupedBwd(), _cpu_grouped.CpuGroupedWrw(),

@@ -105,6 +105,8 @@ _declare("MIOPYX_STREAM_BYTES", _within(-1), -1,
          "bytes of a call's tensors beyond which CPU devices write results past their caches; -1: twice the last cache")
 _declare("MIOPYX_PROBE_TIMEOUT", _within(1), 120, "seconds that a device may take to pass its probe")
 _declare("MIOPYX_MEASUREMENTS", str, "", "file to which every time that Find measures is added, one JSON object a line")
+_declare("MIOPYX_AMD_MATRIX_CORES", parse_bool, False,
+         "1: solvers for AMD's matrix cores take part, which nobody has timed yet")
 
 _declare("MIOPEN_FIND_MODE", parse_find_mode, 5,
          "how Find chooses: NORMAL 1, FAST 2, HYBRID 3, DYNAMIC_HYBRID 5; a descriptor's own mode comes first")

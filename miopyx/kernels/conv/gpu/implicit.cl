@@ -38,42 +38,13 @@
 #define V_LANES 1
 #include "include/epilogue.h"
 #include "include/gpu_tile.h"
-#include "include/quotient.h"
-#include "conv/gpu/implicit_args.h"
-
-/* A filter's channel and tap (x: channel, yzw: tap along d h w). */
-static inline int4 tap_of(int q, const mx_gather *g)
-{
-#if CHANNELS_LAST
-    const int t = mx_quotient(q, g->by_channels), c = q - t * g->channels;
-#else
-    const int c = mx_quotient(q, g->by_taps), t = q - c * g->taps;
-#endif
-    const int d = mx_quotient(t, g->by_taps_hw), rest = t - d * g->taps_hw, h = mx_quotient(rest, g->by_taps_w);
-    return (int4)(c, d, h, rest - h * g->taps_w);
-}
-
-/* A pixel's image and place (x: image, yzw: place along d h w of the grid). */
-static inline int4 pixel_of(int p, const mx_gather *g)
-{
-    const int n = mx_quotient(p, g->by_pixels), rest = p - n * g->pixels, d = mx_quotient(rest, g->by_hw);
-    const int of = rest - d * g->hw, h = mx_quotient(of, g->by_w);
-    return (int4)(n, d, h, of - h * g->w);
-}
+#include "conv/gpu/gather.h"
 
 static inline ACC gathered(__global const STORAGE(IMAGE_TYPE) *image, int4 pixel, int4 tap, const mx_gather *g)
 {
-    const int d = pixel.y * g->step[0] + g->first[0] + tap.y * g->tap[0];
-    const int h = pixel.z * g->step[1] + g->first[1] + tap.z * g->tap[1];
-    const int w = pixel.w * g->step[2] + g->first[2] + tap.w * g->tap[2];
-    if ((uint)d >= (uint)g->len[0] || (uint)h >= (uint)g->len[1] || (uint)w >= (uint)g->len[2])
-        return 0;
-    return (ACC)LOAD(IMAGE_TYPE)(image, pixel.x * g->i_n + tap.x * g->i_c + d * g->i_at[0] + h * g->i_at[1]
-                                 + w * g->i_at[2]);
+    const int place = gather_place(pixel, tap, g);
+    return place < 0 ? (ACC)0 : (ACC)LOAD(IMAGE_TYPE)(image, place);
 }
-
-/* The offset of a tap, or a pixel, in a tensor with the strides `at`, `outer` for its channel or image. */
-#define PLACE(v, outer, at) ((v).x * (outer) + (v).y * (at)[0] + (v).z * (at)[1] + (v).w * (at)[2])
 
 /* Neighbouring work-items load neighbours in memory: the image's channels or pixels, the filter's along k; and they
  * store neighbours. */

@@ -20,7 +20,7 @@ from miopyx.solvers.conv._base cimport (
 )
 from miopyx.solvers._tokens cimport real_token, type_token
 from miopyx.solvers.conv._matmul cimport matmul_default, matmul_fits, matmul_refuses, matmul_table, wide_scalars
-from miopyx.solvers.conv.nvidia._common cimport divisor, mx_divisor, taps_of, taps_t
+from miopyx.solvers.conv.nvidia._common cimport divisor, taps_of, taps_t
 
 cdef enum:
     MARGIN = 1 << 12         # more than a tile
@@ -31,28 +31,13 @@ cdef enum:
     LEAST = 256              # terms of a split
     SUM_GROUP = 64
 
-cdef extern from "miopyx/kernels/conv/gpu/implicit_args.h" nogil:
-    ctypedef struct mx_gather:
-        int m, n, k
-        int across, down, groups, splits
-        int each
-        int channels, taps, taps_w, taps_hw
-        int h, w, hw, pixels
-        int len[3]
-        int step[3]
-        int first[3]
-        int tap[3]
-        int i_g, i_n, i_c
-        int i_at[3]
-        int f_first, f_g, f_m, f_n, f_c
-        int f_at[3]
-        int c_first, c_g, c_m, c_n, c_c
-        int c_at[3]
-        mx_divisor by_channels, by_taps, by_taps_w, by_taps_hw, by_pixels, by_hw, by_w
-
 cdef int64_t _terms(const mx_conv_problem* p) noexcept nogil:
     """Terms of a sum of backward weights."""
     return p.y.len[0] * spatial_size(&p.y)
+
+
+cdef int64_t _weights(const mx_conv_problem* p) noexcept nogil:
+    return p.w.len[0] * p.w.len[1] * spatial_size(&p.w)
 
 
 cdef int64_t _splits(const mx_conv_problem* p) noexcept nogil:
@@ -82,7 +67,23 @@ cdef void _set_taps(mx_gather* g, int64_t channels, const int64_t* count) noexce
     g.by_taps_w, g.by_taps_hw = divisor(max(1, g.taps_w)), divisor(max(1, g.taps_hw))
 
 
-cdef class _ImplicitGpu(ConvSolver):
+cdef tuple gathered_args(mx_gather* g, const mx_conv_problem* p, tuple slots, int64_t c_type, Arg alpha, Arg beta):
+    """The arguments of a launch: image, other factor, result, all of one type but maybe the result."""
+    cdef int size = <int> type_size(<int> p.w.type)
+    return (Arg.slot_of(slots[0], size), Arg.slot_of(slots[1], size), Arg.slot_of(slots[2], type_size(<int> c_type)),
+            struct_arg(g, sizeof(mx_gather)), alpha, beta)
+
+
+cdef bint has_long_sums(const mx_conv_problem* p) noexcept nogil:
+    """Whether some sum has more terms than one accumulator takes."""
+    if p.direction == MX_BACKWARD_WEIGHTS:
+        return ceil_div(_terms(p), _splits(p)) > GPU_TERMS
+    return sum_terms(p) > GPU_TERMS
+
+
+cdef class GatheringSolver(ConvSolver):
+    """All but the kernel: three directions as products of gathered matrices, of which `product` launches one."""
+
     def __cinit__(self):
         self.algorithm = IMPLICIT_GEMM
         self.dynamic = self.deterministic = True
@@ -103,7 +104,11 @@ cdef class _ImplicitGpu(ConvSolver):
             return "a large stride"
         if self.workspace_bytes(dev, p) > dev.max_alloc:
             return "workspace is beyond the limit"
-        return matmul_refuses(dev, p.w.type)
+        return None
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        cdef int64_t splits = _splits(p) if p.direction == MX_BACKWARD_WEIGHTS else 1
+        return 0 if splits == 1 else capped_product(splits * acc_size(p), _weights(p))
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         # Behind GEMM's solvers for 1x1, before those that write a column matrix.
@@ -115,44 +120,20 @@ cdef class _ImplicitGpu(ConvSolver):
             return min(ceil_div(_terms(p), _splits(p)), <int64_t> GPU_TERMS) + _splits(p)
         return min(terms, <double> GPU_TERMS)
 
-    cdef tuple table(self, Device dev, const mx_conv_problem* p):
-        return matmul_table(dev, NULL, p.w.type)
-
-    cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
-        return matmul_fits(dev, NULL, p.w.type, config)
-
-    cdef tuple default(self, Device dev, const mx_conv_problem* p):
-        return matmul_default(dev, NULL, p.w.type)
-
     cdef Step product(self, Device dev, const mx_conv_problem* p, mx_gather* g, tuple config, tuple slots,
                       int64_t c_type, bint last, Arg alpha, Arg beta):
-        """One launch; `slots` are the image's, the other factor's and the result's with its byte offset."""
-        cdef int64_t side, each_m, each_n, depth, items
-        cdef const mx_tensor* image = &p.y if self.direction == MX_BACKWARD_DATA else &p.x
-        cdef const mx_tensor* factor = &p.y if self.direction == MX_BACKWARD_WEIGHTS else &p.w
-        side, each_m, each_n, depth = config
-        items = side * side
-        g.across, g.down = <int> ceil_div(g.n, side * each_n), <int> ceil_div(g.m, side * each_m)
-        g.groups = <int> p.groups
-        spec = KernelSpec(
-            "conv/gpu/implicit.cl", "conv_implicit_gpu", IMAGE_TYPE=type_token(image.type),
-            FACTOR_TYPE=type_token(factor.type), C_TYPE=type_token(c_type), ACC=acc_token(p),
-            SCALAR=real_token(wide_scalars(dev, c_type)), DIRECTION=self.direction,
-            CHANNELS_LAST=int(last), LONG_SUMS=int(p.w.type != MX_INT8 and g.each > GPU_TERMS), SIDE=side,
-            EACH_M=each_m, EACH_N=each_n, DEPTH=depth)
-        args = (Arg.slot_of(slots[0], type_size(<int> image.type)), Arg.slot_of(slots[1], type_size(<int> factor.type)),
-                Arg.slot_of(slots[2], type_size(<int> c_type)),
-                struct_arg(g, sizeof(mx_gather)), alpha, beta)
-        return Step(spec, args, (items * g.across * g.down * g.groups * g.splits,), (items,))
-
-
-cdef class GpuImplicitGemmFwd(_ImplicitGpu):
-    """Forward in one launch."""
-
-    def __cinit__(self):
-        self.id, self.name, self.direction = 1161, "GpuImplicitGemmFwd", MX_FORWARD
+        """One launch; `slots` are the image's, the other factor's and the result's; `last`: channels are contiguous."""
+        raise NotImplementedError
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        if p.direction == MX_FORWARD:
+            return self._forward(dev, p, config)
+        if p.direction == MX_BACKWARD_DATA:
+            return self._backward_data(dev, p, config)
+        return self._backward_weights(dev, p, config)
+
+    cdef Solution _forward(self, Device dev, const mx_conv_problem* p, tuple config):
+        """One launch."""
         cdef mx_gather g
         cdef int i
         cdef bint wide = wide_scalars(dev, p.y.type)
@@ -170,14 +151,8 @@ cdef class GpuImplicitGemmFwd(_ImplicitGpu):
         return Solution([self.product(dev, p, &g, config, (SLOT_X, SLOT_W, SLOT_Y), p.y.type,
                                       is_channels_last(&p.x), Arg.alpha(wide), Arg.beta(wide))])
 
-
-cdef class GpuImplicitGemmBwd(_ImplicitGpu):
-    """Backward data, one launch a phase of the stride."""
-
-    def __cinit__(self):
-        self.id, self.name, self.direction = 1162, "GpuImplicitGemmBwd", MX_BACKWARD_DATA
-
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+    cdef Solution _backward_data(self, Device dev, const mx_conv_problem* p, tuple config):
+        """One launch a phase of the stride."""
         cdef mx_gather g
         cdef taps_t taps[3]
         cdef int64_t count[3]
@@ -215,22 +190,12 @@ cdef class GpuImplicitGemmBwd(_ImplicitGpu):
                                       Arg.alpha(wide), Arg.beta(wide)))
         return Solution(steps)
 
-
-cdef class GpuImplicitGemmWrw(_ImplicitGpu):
-    """Backward weights, split-K where sums are long; a second launch adds the partial sums."""
-
-    def __cinit__(self):
-        self.id, self.name, self.direction = 1163, "GpuImplicitGemmWrw", MX_BACKWARD_WEIGHTS
-
-    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        cdef int64_t splits = _splits(p), weights = p.w.len[0] * p.w.len[1] * spatial_size(&p.w)
-        return 0 if splits == 1 else capped_product(splits * acc_size(p), weights)
-
-    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+    cdef Solution _backward_weights(self, Device dev, const mx_conv_problem* p, tuple config):
+        """Split-K where sums are long; a second launch adds the partial sums."""
         cdef mx_gather g
         cdef int i
         cdef bint wide = wide_scalars(dev, p.w.type)
-        cdef int64_t weights = p.w.len[0] * p.w.len[1] * spatial_size(&p.w), width = acc_size(p)
+        cdef int64_t weights = _weights(p), width = acc_size(p)
         memset(&g, 0, sizeof(g))
         g.m, g.n, g.k = <int> (p.w.len[0] // p.groups), <int> (p.w.len[1] * spatial_size(&p.w)), <int> _terms(p)
         g.each = <int> ceil_div(g.k, _splits(p))
@@ -259,3 +224,57 @@ cdef class GpuImplicitGemmWrw(_ImplicitGpu):
                 Arg.int64(g.splits), Arg.alpha(wide), Arg.beta(wide))
         return Solution([product, Step(spec, args, (up(weights, SUM_GROUP),), (SUM_GROUP,))],
                         self.workspace_bytes(dev, p))
+
+
+cdef class _ImplicitGpu(GatheringSolver):
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef str why = GatheringSolver.refuse(self, dev, p)
+        return matmul_refuses(dev, p.w.type) if why is None else why
+
+    cdef tuple table(self, Device dev, const mx_conv_problem* p):
+        return matmul_table(dev, NULL, p.w.type)
+
+    cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
+        return matmul_fits(dev, NULL, p.w.type, config)
+
+    cdef tuple default(self, Device dev, const mx_conv_problem* p):
+        return matmul_default(dev, NULL, p.w.type)
+
+    cdef Step product(self, Device dev, const mx_conv_problem* p, mx_gather* g, tuple config, tuple slots,
+                      int64_t c_type, bint last, Arg alpha, Arg beta):
+        cdef int64_t side, each_m, each_n, depth, items
+        cdef const mx_tensor* image = &p.y if self.direction == MX_BACKWARD_DATA else &p.x
+        cdef const mx_tensor* factor = &p.y if self.direction == MX_BACKWARD_WEIGHTS else &p.w
+        side, each_m, each_n, depth = config
+        items = side * side
+        g.across, g.down = <int> ceil_div(g.n, side * each_n), <int> ceil_div(g.m, side * each_m)
+        g.groups = <int> p.groups
+        spec = KernelSpec(
+            "conv/gpu/implicit.cl", "conv_implicit_gpu", IMAGE_TYPE=type_token(image.type),
+            FACTOR_TYPE=type_token(factor.type), C_TYPE=type_token(c_type), ACC=acc_token(p),
+            SCALAR=real_token(wide_scalars(dev, c_type)), DIRECTION=self.direction,
+            CHANNELS_LAST=int(last), LONG_SUMS=int(p.w.type != MX_INT8 and g.each > GPU_TERMS), SIDE=side,
+            EACH_M=each_m, EACH_N=each_n, DEPTH=depth)
+        args = gathered_args(g, p, slots, c_type, alpha, beta)
+        return Step(spec, args, (items * g.across * g.down * g.groups * g.splits,), (items,))
+
+
+cdef class GpuImplicitGemmFwd(_ImplicitGpu):
+    """Forward in one launch."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1161, "GpuImplicitGemmFwd", MX_FORWARD
+
+
+cdef class GpuImplicitGemmBwd(_ImplicitGpu):
+    """Backward data, one launch a phase of the stride."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1162, "GpuImplicitGemmBwd", MX_BACKWARD_DATA
+
+
+cdef class GpuImplicitGemmWrw(_ImplicitGpu):
+    """Backward weights, split-K where sums are long; a second launch adds the partial sums."""
+
+    def __cinit__(self):
+        self.id, self.name, self.direction = 1163, "GpuImplicitGemmWrw", MX_BACKWARD_WEIGHTS

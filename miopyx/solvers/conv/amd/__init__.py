@@ -1,0 +1,1 @@
+"""Convolution solvers for AMD's matrix cores."""

@@ -137,28 +137,23 @@ def environment(data: bytes, folder: Path) -> bool:
         name, _, value = line.replace(b"\0", b"").decode("utf-8", "surrogateescape").partition("=")
         if name in config.VARIABLES and name not in ("MIOPYX_LIBCUDA", "MIOPYX_DEVICE"):
             given[name] = value
-    kept = {"MIOPYX_CACHE_DIR": str(folder)}
-    with mock.patch.dict(os.environ, {**kept, **given}):
+    kept = {"MIOPYX_CACHE_DIR": str(folder), "HOME": str(folder)}
+    with mock.patch.dict(os.environ, {**kept, **given}, clear=True):
         config.forget()
-        try:
-            wrong = dict(config.wrong())
-            for name in config.VARIABLES:
-                try:
-                    config.get(name)
-                except InvalidValueError as e:
-                    require(name in wrong, "an error that nobody is told of", name)
-                    str(e).encode("utf-8", "surrogateescape")
-                logs.setting(name)
-            for use in (_review, tuning.Limits.from_environment, driver_data.seed, _limits, _device, switches.off,
-                        switches.only, config.num_threads, config.cache_dir, _lookups,
-                        lambda: compiling._way("pocl", 9)):
-                with contextlib.suppress(MIOpenError):
-                    use()
-            logs.forget()
-            for cached in (switches._only, switches._overrides):
-                cached.cache_clear()
-        finally:
-            mock.patch.stopall()
+        wrong = dict(config.wrong())
+        for name in given:
+            try:
+                config.get(name)
+            except InvalidValueError as e:
+                require(name in wrong, "an error that nobody is told of", name)
+                str(e).encode("utf-8", "surrogateescape")
+            logs.setting(name)
+        for use in (_review, tuning.Limits.from_environment, driver_data.seed, _limits, _device, switches.off,
+                    switches.only, config.num_threads, config.cache_dir, _lookups, lambda: compiling._way("pocl", 9)):
+            with contextlib.suppress(MIOpenError):
+                use()
+    for cached in (switches._only, switches._overrides):
+        cached.cache_clear()
     config.forget()
     return bool(given) and not wrong.keys() & given.keys()
 

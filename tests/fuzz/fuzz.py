@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import tempfile
@@ -30,8 +31,17 @@ def main() -> None:
         words.write_text("".join('"' + "".join(f"\\x{byte:02x}" for byte in word) + '"\n' for word in found[name].words))
         if found[name].words:
             sys.argv.insert(1, f"-dict={words}")
-        runner = targets.Runner(name, Path(scratch))
-        atheris.Setup(sys.argv, runner.run)
+        runner = targets.Runner(name, Path(scratch)).__enter__()  # Fuzz() does not return
+        found_at = next((word[17:] for word in sys.argv if word.startswith("-artifact_prefix=")), "")
+
+        def run(data: bytes) -> None:
+            try:
+                runner.run(data)
+            except BaseException:  # libFuzzer writes it, too, but looks up names in the stack before
+                Path(f"{found_at}exception-{hashlib.sha1(data).hexdigest()}").write_bytes(data)
+                raise
+
+        atheris.Setup(sys.argv, run)
         atheris.Fuzz()
 
 

@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 from miopyx.values import logs
 
@@ -61,16 +62,29 @@ def load() -> dict[str, Target]:
 
 
 class Runner:
-    """Runs one target again and again, each time in an empty folder."""
+    """Runs one target again and again, each time in an empty folder.
+
+    In a `with` statement: warnings are errors meanwhile, messages of the log are made and go nowhere, and what a
+    function without exceptions or a destructor had to swallow is raised.
+    """
 
     def __init__(self, name: str, scratch: Path) -> None:
         self.target, self.scratch, self.count = load()[name].run, scratch, 0
         self.ignored: list[BaseException] = []
+        self.stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Runner:
         logger = logging.getLogger("miopyx")
-        logger.handlers = [_Printed()]
-        logger.propagate = False
+        self.stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("error")
-        sys.unraisablehook = lambda raised: self.ignored.append(raised.exc_value or raised.exc_type())
+        self.stack.enter_context(mock.patch.object(logger, "handlers", [_Printed()]))
+        self.stack.enter_context(mock.patch.object(logger, "propagate", False))
+        self.stack.enter_context(mock.patch.object(sys, "unraisablehook", lambda raised: self.ignored.append(
+            raised.exc_value or raised.exc_type())))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stack.close()
 
     def run(self, data: bytes) -> bool:
         """Return whether some bytes were read; raise what should not be."""
@@ -83,7 +97,7 @@ class Runner:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             logs.forget()
-        if self.ignored:  # what a function without exceptions, or a destructor, had to swallow
+        if self.ignored:
             raise self.ignored.pop()
         return reached
 

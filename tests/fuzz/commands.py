@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import traceback
 from functools import cache
 from pathlib import Path
@@ -19,8 +18,8 @@ from miopyx.tools.driver.options import Command, UsageError, parse_flags, parse_
 from miopyx.tools.driver.problem import Problem
 from miopyx.tools.tune import sources
 
-_WORDS = (b" -n 1", b" -F 1", b"2147483647", b"9223372036854775807", b"1e308", b"nan", b"0x1", b"''", b" --input 1,2,3,4",
-          b" -t 1", *(b"%b " % name.encode() for name in FAMILIES))
+_WORDS = (b" -n 1", b" -F 1", b" -t 1", b" --input 1,2,3,4", 
+          *b"2147483647 9223372036854775807 1e308 nan 0x1 ''".split(), *(b"%b " % name.encode() for name in FAMILIES))
 
 
 def _say(command: Command) -> None:
@@ -34,7 +33,7 @@ def _look(work: Any) -> None:
     families.name(work), families.counts(work), families.facts(work)
     if isinstance(work, Problem):
         for direction in work.directions:
-            work.computes(direction), work.geometry.flops  # noqa: B018
+            work.computes(direction), work.geometry.flops
 
 
 @target(*_WORDS)
@@ -85,8 +84,8 @@ def driver_list(data: bytes, folder: Path) -> bool:
     return bool(lines)
 
 
-@target(b"MIOpenDriver ", b"miopyx-driver conv", b" # strides", b" -F 1", b"MIOpen(OpenCL): Command [LogCmdConvolution] ",
-        *_WORDS)
+@target(b"MIOpenDriver ", b"miopyx-driver conv", b" # strides",
+        b"MIOpen(OpenCL): Command [LogCmdConvolution] ", *_WORDS)
 def log(data: bytes, folder: Path) -> bool:
     """A log of commands: what becomes a problem is one."""
     path = folder / "a.log"
@@ -110,8 +109,8 @@ def _wanted(found: sources.Found) -> None:
 # ONNX
 
 
-@target(b"Conv", b"ConvTranspose", b"MatMul", b"Gemm", b"strides", b"pads", b"dilations", b"group", b"auto_pad", b"SAME_UPPER",
-        b"kernel_shape", b"output_shape", b"transA", b"\xff" * 9 + b"\x01")
+@target(*b"Conv ConvTranspose MatMul Gemm strides pads dilations group auto_pad SAME_UPPER kernel_shape output_shape "
+        b"transA".split(), b"\xff" * 9 + b"\x01")
 def onnx_model(data: bytes, folder: Path) -> bool:
     """A model's file, as `miopyx tune` reads it."""
     path = folder / "a.onnx"
@@ -168,8 +167,8 @@ def _is_theirs(error: BaseException) -> bool:
                for frame in traceback.extract_tb(error.__traceback__))
 
 
-@target(b"kernel_shape", b"strides", b"pads", b"dilations", b"group", b"auto_pad", b"axis", b"axes", b"keepdims", b"epsilon",
-        b"alpha", b"ceil_mode", b"direction", b"hidden_size", b"float32:1,2,3,3 ", b"int64=0,1", b"perm", b"storage_order")
+@target(*b"kernel_shape strides pads dilations group auto_pad axis axes keepdims epsilon alpha ceil_mode direction "
+        b"hidden_size perm storage_order int64=0,1".split(), b"float32:1,2,3,3 ")
 def onnx_node(data: bytes, _: Path) -> bool:
     """A node with its attributes, on inputs whose types and lengths stand on a line before it."""
     import onnx

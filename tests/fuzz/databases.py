@@ -6,9 +6,7 @@ import argparse
 import bz2
 import contextlib
 import os
-import re
 import struct
-import zlib
 from pathlib import Path
 
 from fuzz.targets import require, sealed_lines, target

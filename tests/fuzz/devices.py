@@ -31,7 +31,7 @@ _IDENTITY = [4, "platform", "1.0", "device", "driver", ["", 1, 2], []]
 def verdict(data: bytes, folder: Path) -> bool:
     """What doctor keeps of a device; what is read is written and read again."""
     found = None
-    with mock.patch.object(config, "cache_dir", lambda: folder):
+    with mock.patch.object(config, "cache_dir", return_value=folder):
         path = probing._verdict_path("a")
         path.parent.mkdir(exist_ok=True)
         for text in (data, ascii(_IDENTITY).encode() + b"\n" + data):
@@ -83,8 +83,8 @@ def program_entry(data: bytes, folder: Path) -> bool:
     return found is not None
 
 
-@target(b".visible .entry ", b".func ", b".param .u64 a", b".param .align 8 .b8 a[16]", b".reqntid 32, 1, 1", b"%envreg0;",
-        b"mov.b32 %r1, %envreg", b"//launch: cluster 8", b"//launch: cooperative", b"%ctaid.x")
+@target(b".visible .entry ", b".func ", b".param .u64 a", b".param .align 8 .b8 a[16]", b".reqntid 32, 1, 1",
+        b"%envreg0;", b"mov.b32 %r1, %envreg", b"//launch: cluster 8", b"//launch: cooperative", b"%ctaid.x")
 def ptx(data: bytes, _: Path) -> bool:
     """What a compiler or a cache gives for CUDA's driver."""
     try:
@@ -109,7 +109,7 @@ def icd_files(data: bytes, folder: Path) -> bool:
     icd._named_by("libpocl.so.2", files)
     with mock.patch.dict(os.environ, {"OCL_ICD_VENDORS": str(vendors)}):
         icd.fingerprint("/nowhere/extension.so")
-    with mock.patch.object(config, "cache_dir", lambda: folder):
+    with mock.patch.object(config, "cache_dir", return_value=folder):
         own = icd._write_folder(["/a/b"], files)
         require(own is not None and len(icd._icd_files(own)) == len(files) + 1, "another folder")
     return bool(place)

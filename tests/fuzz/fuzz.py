@@ -28,7 +28,8 @@ def main() -> None:
             found = targets.load()
         name = sys.argv.pop(1)
         words = Path(scratch, "words")
-        words.write_text("".join('"' + "".join(f"\\x{byte:02x}" for byte in word) + '"\n' for word in found[name].words))
+        words.write_text("".join('"' + "".join(f"\\x{byte:02x}" for byte in word) + '"\n'
+                                 for word in found[name].words))
         if found[name].words:
             sys.argv.insert(1, f"-dict={words}")
         runner = targets.Runner(name, Path(scratch)).__enter__()  # Fuzz() does not return

@@ -26,6 +26,9 @@ from miopyx.tools import rates as tool
 from miopyx.values.configurations import config_text, parse_config
 
 _DEVICES = "nv-sm90_132", "amd-gfx90a_104", "pocl-epyc-haswell-pthread_8"
+# Type, lengths of x, channels of y, groups, whether channels are last.
+_PROBLEMS = (("float32", (2, 16, 9, 9), 32, 1, False), ("float16", (4, 32, 14, 14), 64, 1, True),
+             ("float32", (1, 8, 12, 12), 8, 8, False))
 
 
 @cache
@@ -34,12 +37,11 @@ def _offers() -> tuple[tuple[Offer, ...], ...]:
     found = []
     for name in _DEVICES:
         device = Device(costs._pretended(name))
-        for dtype, lens, k, groups, layout in (("float32", (2, 16, 9, 9), 32, 1, 0), ("float16", (4, 32, 14, 14), 64, 1, 1),
-                                               ("float32", (1, 8, 12, 12), 8, 8, 0)):
-            x = TensorDescriptor(dtype, lens, [lens[1] * lens[2] * lens[3], 1, lens[3] * lens[1], lens[1]] if layout
-                                 else None)
+        for dtype, lens, k, groups, last in _PROBLEMS:
+            c, h, wide = lens[1:]
+            x = TensorDescriptor(dtype, lens, (c * h * wide, 1, wide * c, c) if last else None)
             conv = ConvolutionDescriptor((1, 1), groups=groups)
-            w = TensorDescriptor(dtype, (k, lens[1] // groups, 3, 3))
+            w = TensorDescriptor(dtype, (k, c // groups, 3, 3))
             y = TensorDescriptor(dtype, conv.output_lens(x, w))
             for direction in range(3):
                 problem = ConvProblem(direction, x, w, y, conv)
@@ -96,14 +98,15 @@ def model(data: bytes, folder: Path) -> bool:
         return False
     for offers in _offers():
         times = found.predict(list(offers))
-        require(times is None or len(times) == len(offers) and all(
-            time >= 0 or time == -1 for time in times), "times", times)
+        require(times is None or (len(times) == len(offers) and all(
+            time >= 0 or time == -1 for time in times)), "times", times)
         for offer in offers:
             found.error(offer)
     return True
 
 
-@target(b"miopyx rates 1\n", b"\nNvRNN ", *(b" %b=" % name.encode() for name in _rnn_nvidia.RATES), b"=1e-308", b"=1e308")
+@target(b"miopyx rates 1\n", b"\nNvRNN ", b"=1e-308", b"=1e308",
+        *(b" %b=" % name.encode() for name in _rnn_nvidia.RATES))
 def rates_file(data: bytes, folder: Path) -> bool:
     """Rates of solvers: refused, or layers are shared out by them."""
     path, found = folder / "a.rates.txt", None
@@ -167,8 +170,8 @@ def tried(data: bytes, folder: Path) -> bool:
     return bool(times)
 
 
-@target(b'"key": "', b'"config": []', b'"time_ms": ', b"1e400", b"true", b"null", b"nv-sm90_132", b'"solver": "', b"a/b/c",
-        b"BZh91AY&SY", b"\\ud800", b"\\n")
+@target(b'"key": "', b'"config": []', b'"time_ms": ', b"1e400", b"true", b"null", b"nv-sm90_132", b'"solver": "',
+        b"a/b/c", b"BZh91AY&SY", b"\\ud800", b"\\n")
 def measurements(data: bytes, folder: Path) -> bool:
     """JSON lines of measured times, to the cost table that is fitted to them."""
     path, out = folder / "a.jsonl", folder / "a.costs.txt"
@@ -197,8 +200,8 @@ def _solution_bytes(body: bytes) -> bytes:
     return b"miopyx solution 1\n%b\n%b" % (solutions._digest(body).encode(), body)
 
 
-@target(b'"kind": "convolution"', b'"fused"', b'"batch norm"', b'"attention"', b'"softmax"', b'"activation"', b'"set_tensor"',
-        b'"direction": 4', b'"parts": [', b"null", b"1e400", b"-1", b'"_set"', b'"tensors": {"1": [["set_tensor", 1, [')
+@target(b'"kind": "convolution"', b'"direction": 4', b'"parts": [', b'"tensors": {"1": [["set_tensor", 1, [',
+        *b'"fused" "attention" "softmax" "activation" "set_tensor" "_set" null 1e400 -1'.split(), b'"batch norm"')
 def solution(data: bytes, _: Path) -> bool:
     """Bytes of a saved solution: refused, or a solution that a handle runs or refuses; saved again it is the same."""
     texts = [data, _solution_bytes(data)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -28,6 +29,15 @@ def _shared_handle(name: str) -> Handle:
 
 def _device_name(device: str) -> str:
     return "host" if device in ("CPU", "CPU:0") else device
+
+
+@contextlib.contextmanager
+def _names_are_texts() -> Iterator[None]:
+    """Let a name or an attribute that is not UTF-8, which onnx's checker lets pass, be an error of ours."""
+    try:
+        yield
+    except UnicodeDecodeError as e:
+        raise BadParmError("a text that is not UTF-8", "model", e.object, "names in UTF-8") from None
 
 
 class BackendRep(onnx.backend.base.BackendRep):
@@ -140,7 +150,8 @@ class Backend(onnx.backend.base.Backend):
                 **kwargs: Any) -> BackendRep:
         """Return `model`, checked and ready to run on `device`; `fuse`: whether nodes may become one call."""
         super().prepare(model, "CPU", **kwargs)
-        return BackendRep(model, device, fuse)
+        with _names_are_texts():
+            return BackendRep(model, device, fuse)
 
     @classmethod
     def run_node(cls, node: onnx.NodeProto, inputs: Any, device: str | Handle = "CPU", outputs_info: Any = None,
@@ -149,9 +160,11 @@ class Backend(onnx.backend.base.Backend):
         super().run_node(node, inputs, "CPU", outputs_info, **kwargs)
         opset = kwargs.get("opset_version", onnx.defs.onnx_opset_version())
         graph = onnx.GraphProto(node=[node], name="node")
-        graph.input.extend(onnx.ValueInfoProto(name=name) for name in dict.fromkeys(node.input) if name)
-        graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output if name)
-        return BackendRep(graph, device, opsets={"": opset}).run(inputs)
+        with _names_are_texts():
+            graph.input.extend(onnx.ValueInfoProto(name=name) for name in dict.fromkeys(node.input) if name)
+            graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output if name)
+            made = BackendRep(graph, device, opsets={"": opset})
+        return made.run(inputs)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

@@ -18,7 +18,7 @@ from miopyx.tools.driver.options import Command, UsageError, parse_flags, parse_
 from miopyx.tools.driver.problem import Problem
 from miopyx.tools.tune import sources
 
-_WORDS = (b" -n 1", b" -F 1", b" -t 1", b" --input 1,2,3,4", 
+_WORDS = (b" -n 1", b" -F 1", b" -t 1", b" --input 1,2,3,4",
           *b"2147483647 9223372036854775807 1e308 nan 0x1 ''".split(), *(b"%b " % name.encode() for name in FAMILIES))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import traceback
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -161,12 +161,6 @@ def _inputs(text: str) -> list[Any] | None:
     return found
 
 
-def _is_theirs(error: BaseException) -> bool:
-    """Whether an error came out of onnx's own nodes, which compute what ours do not."""
-    return any("/onnx/" in frame.filename.replace("/tools/onnx/", "/ours/") and "/reference/ops" in frame.filename
-               for frame in traceback.extract_tb(error.__traceback__))
-
-
 @target(*b"kernel_shape strides pads dilations group auto_pad axis axes keepdims epsilon alpha ceil_mode direction "
         b"hidden_size perm storage_order int64=0,1".split(), b"float32:1,2,3,3 ")
 def onnx_node(data: bytes, _: Path) -> bool:
@@ -191,14 +185,10 @@ def onnx_node(data: bytes, _: Path) -> bool:
                 abs(number) > _SMALL for number in (attribute.i, *attribute.ints)):
             return False
     try:
-        outputs = Backend.run_node(node, inputs)
-    except MIOpenError:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of NumPy on what is empty
+            outputs = Backend.run_node(node, inputs)
+    except (MIOpenError, onnx.checker.ValidationError):
         return False
-    except onnx.checker.ValidationError:
-        return False
-    except Exception as e:
-        if _is_theirs(e):
-            return False
-        raise
     require(all(isinstance(one, np.ndarray) or one is None for one in outputs), "no arrays", outputs)
     return True

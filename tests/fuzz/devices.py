@@ -171,7 +171,7 @@ def _limits() -> None:
 
 def _device() -> None:
     device = Device(devices.find("host"))
-    device.stream_bytes, device.threads  # noqa: B018
+    require(0 < device.threads < 1 << 31 and -1 <= config.get("MIOPYX_STREAM_BYTES") < 1 << 63, "beyond C's integers")
 
 
 def _lookups() -> None:

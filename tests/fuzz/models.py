@@ -108,8 +108,10 @@ def model(data: bytes, folder: Path) -> bool:
 @target(b"miopyx rates 1\n", b"\nNvRNN ", b"=1e-308", b"=1e308",
         *(b" %b=" % name.encode() for name in _rnn_nvidia.RATES))
 def rates_file(data: bytes, folder: Path) -> bool:
-    """Rates of solvers: refused, or layers are shared out by them."""
-    path, found = folder / "a.rates.txt", None
+    """Rates of solvers: refused, or layers are shared out by them.  Where they are from may be any words."""
+    path, found, words = folder / "a.rates.txt", None, data[:80].decode(errors="replace")
+    rates.write(path, words, {"Another": {"x": 1.5}})
+    require(rates.read(path) == (words.replace("\n", " "), {"Another": {"x": 1.5}}), "another file", words)
     for text in (data, _sealed(data)):
         path.write_bytes(text)
         with contextlib.suppress(InvalidValueError):

@@ -488,3 +488,13 @@ def test_every_family_has_its_own_file():
     files = [_costs.file_name(Info(name)) for name in names]
     assert files == ["nv-sm90.costs.txt"] * 2 + ["nv-sm80.costs.txt", "pocl-skylake-avx512-pthread.costs.txt"]
     assert all(a == b or not a.startswith(b) for a, b in itertools.pairwise(files))
+
+
+def test_measurements_that_are_packed_without_an_end(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(costs, "_MOST_BYTES", 1000)
+    for data, why in ((bytes(1001), "more than 1000 bytes once decompressed"), (b"x" * 999, "no line is JSON")):
+        (tmp_path / "packed").write_bytes(bz2.compress(data))
+        assert cli.main(["costs", str(tmp_path / "packed")]) == 2
+        assert why in capsys.readouterr().err
+    (tmp_path / "packed").write_bytes(bz2.compress(data)[:-3])
+    assert cli.main(["costs", str(tmp_path / "packed")]) == 2

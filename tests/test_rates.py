@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import random
 import zlib
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 
 import miopyx
 from miopyx import RNNDescriptor, SeqTensorDescriptor, TensorDescriptor
-from miopyx.database import paths, rates
+from miopyx.choose import _costs, _model
+from miopyx.database import paths, rates, tables
 from miopyx.device import devices
 from miopyx.errors import InvalidValueError, UnknownError
 from miopyx.solvers.layers import _rnn_nvidia as nv
@@ -111,6 +113,18 @@ def test_a_family_without_a_file(info, caplog):
             assert rates.of(info._replace(name="nv-sm999_10"), "NvRNN", nv.RATES) is None
     assert len(warnings(caplog)) == 1
     assert "NvRNN is left out" in warnings(caplog)[0]
+
+
+@pytest.mark.parametrize("read", [rates.read, _costs.read, _model.read])
+def test_what_is_no_file_of_ours(tmp_path, read):
+    """Nobody waits for the other end of a pipe, or reads what has no end."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(bytes(tables.MOST_BYTES + 1))
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(OSError, match="plain file"):
+            read(path)
+    with pytest.raises(InvalidValueError, match="more than"):
+        read(tmp_path / "large")
 
 
 # Choices

@@ -44,7 +44,7 @@ def expected(text):
     """Return what a file of this text holds, (key, items) in order, and what it skips, by the rules for one line."""
     found, order, skipped, ours = {}, {}, Counter(), set()  # None: taken back
     for number, line in enumerate(text.split(b"\n")):
-        line = line.removesuffix(b"\r")
+        line = line.rstrip(b"\r")
         if not line:
             continue
         kind = records.classify(line)

@@ -15,7 +15,7 @@ from miopyx.database.records import FindItem, Kind
 from miopyx.device import devices
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
-from miopyx.tools import cli, db
+from miopyx.tools import cli, db, db_files
 from miopyx.tools.tune.ledger import Ledger
 
 KEYS = (b"64-27-27-5x5-192-27-27-512-2x2-1x1-1x1-0-NCHW-FP32-F", b"1-3-3-3x3-2-5-5-32-0x0-1x1-1x1-0-NCHW-FP16-W")
@@ -163,6 +163,16 @@ def test_files_that_cannot_be_read(tmp_path, capsys):
     assert cli.main(["db", "info", str(tmp_path / "no.bz2")]) == 2
     assert "no.bz2" in capsys.readouterr().err
     assert cli.main(["db", "export", str(tmp_path / "in.txt"), str(tmp_path / "in.txt" / "out.txt")]) == 2
+
+
+def test_a_line_without_an_end(tmp_path, capsys, monkeypatch):
+    """A few bytes of bzip2 can stand for any amount."""
+    monkeypatch.setattr(db_files, "_MOST_LINE", 1000)
+    (tmp_path / "long.bz2").write_bytes(bz2.compress(LEGACY + b"k=a:" + bytes(997)))
+    assert cli.main(["db", "info", str(tmp_path / "long.bz2")]) == 2
+    assert "a line of more than 1000 bytes" in capsys.readouterr().err
+    (tmp_path / "long.bz2").write_bytes(bz2.compress(LEGACY + b"k=a:" + bytes(996)))
+    assert cli.main(["db", "info", str(tmp_path / "long.bz2")]) == 0
 
 
 def test_compact_refuses_what_is_no_database(tmp_path, capsys):

@@ -40,7 +40,7 @@ from miopyx.errors import InvalidValueError
 from miopyx.solvers import registry
 
 KIND, VERSION = "model", 1
-LIMIT = 1 << 20  # bytes of a file
+LIMIT = tables.MOST_BYTES
 
 # Of a problem: logarithms to base 2 of lengths and products, what is left of tiles or padded to them, and the device.
 OF_PROBLEM_NAMES = (
@@ -318,10 +318,8 @@ def read(path):
     InvalidValueError
         For a file that is none, has another version or was changed.
     """
-    with open(path, "rb", buffering=0) as file:
-        data = file.read(LIMIT + 1)
     try:
-        return Model(data, str(path))
+        return Model(tables.content(path), str(path))
     except ValueError as e:
         raise InvalidValueError(f"no model: {e}", "path", str(path), f"a file of version {VERSION}") from None
 

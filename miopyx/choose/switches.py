@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 
 from miopyx._core import Solver
@@ -40,7 +41,7 @@ def _only(text: str) -> frozenset[int] | None:
     ids = set()
     for word in words:
         solver = registry.BY_NAME.get(word)
-        if solver is None and word.isascii() and word.isdigit():
+        if solver is None and word.isascii() and word.isdigit() and len(word) < 10:
             solver = registry.BY_ID.get(int(word))
         if solver is None:
             raise BadParmError("no such solver", "MIOPEN_DEBUG_FIND_ONLY_SOLVER", word, "an id or a name of a solver")
@@ -86,8 +87,10 @@ def _review() -> bool:
         logs.warn_once(("environment", "MIOPEN_DEBUG_FIND_ONLY_SOLVER"), "%s", e, function="config")
     for name in ("MIOPEN_SYSTEM_DB_PATH", "MIOPEN_USER_DB_PATH"):
         given = config.get(name)
-        if given and not config.expanded(given).is_dir() and (
-                name == "MIOPEN_SYSTEM_DB_PATH" or config.expanded(given).exists()):  # the user's own is made
+        folder = config.expanded(given)
+        # os.path's functions raise nothing, whatever the name.
+        if given and not os.path.isdir(folder) and (
+                name == "MIOPEN_SYSTEM_DB_PATH" or os.path.exists(folder)):  # the user's own is made
             logs.warn_once(("environment", name), "%s = %r is no folder", name, given, function="config")
     return True
 

@@ -209,6 +209,9 @@ cdef str _read_item(dict found, part_t name, part_t values):
     if count < 3 or count > 3 and not legacy:
         return "number of values"
     if legacy:
+        # A name that the new form, in which all are written, would read as something else.
+        if memchr(value[0].at, c":", value[0].size) != NULL or _algorithm(value[0]) != NULL:
+            return "no name of a solver"
         return _add(found, value[0], value[1], value[2], algorithm)
     return _add(found, name, value[0], value[1], _algorithm(value[2]))
 

@@ -224,11 +224,13 @@ cdef Kind _classify(const char* line, Py_ssize_t length, Py_ssize_t equals) noex
 
 
 cdef Py_ssize_t _line_length(const char* line, Py_ssize_t rest, Py_ssize_t* step) noexcept nogil:
-    """Return the length of a line of at most `rest` bytes without its end, LF or CR LF; with it into `step`."""
+    """Return the length of a line of at most `rest` bytes without its end, CRs and LF; with it into `step`."""
     cdef const char* end = <const char*> memchr(line, c'\n', rest)
     cdef Py_ssize_t length = rest if end == NULL else end - line
     step[0] = length + 1
-    return length - 1 if length and line[length - 1] == c'\r' else length
+    while length and line[length - 1] == c'\r':
+        length -= 1
+    return length
 
 
 cdef Py_ssize_t _key_length(const char* line, Py_ssize_t length) noexcept nogil:

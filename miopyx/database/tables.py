@@ -13,6 +13,8 @@ The last line is a CRC-32 of all before; a file is called `<family>.KIND.txt`.
 from __future__ import annotations
 
 import errno
+import os
+import stat
 from typing import TYPE_CHECKING, TypeVar
 
 from miopyx.errors import InvalidValueError
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from miopyx.device.info import DeviceInfo
 
 T = TypeVar("T")
+
+MOST_BYTES = 1 << 20  # of a file; a larger one is none of ours
 
 
 def family(info: DeviceInfo) -> str:
@@ -41,7 +45,7 @@ def write(path: Path, kind: str, version: int, about: str, lines: Iterable[str])
     """Write a file, whole or not at all."""
     import zlib
 
-    body = "".join(f"{line}\n" for line in (f"miopyx {kind} {version}", about, *lines)).encode()
+    body = "".join(f"{line}\n" for line in (f"miopyx {kind} {version}", about.replace("\n", " "), *lines)).encode()
     put(path, body + b"#%08x\n" % zlib.crc32(body))
 
 
@@ -49,6 +53,29 @@ def put(path: Path, data: bytes) -> None:
     """Write a file's bytes, whole or not at all."""
     if not config.write_atomically(path, data):
         raise OSError(errno.EIO, "cannot be written", str(path))
+
+
+def content(path: Path) -> bytes:
+    """Return a file's bytes, MOST_BYTES at most.
+
+    Raises
+    ------
+    OSError
+        For what is no plain file: nobody may write at the other end of a pipe.
+    ValueError
+        For a larger file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "is not a plain file", str(path))
+        with open(descriptor, "rb", buffering=0, closefd=False) as file:
+            data = file.read(MOST_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"more than {MOST_BYTES} bytes")
+    return data
 
 
 def require_kind(data: bytes, kind: str, version: int) -> None:
@@ -72,13 +99,12 @@ def read(path: Path, kind: str, version: int) -> tuple[str, list[str]]:
     """
     import zlib
 
-    with open(path, "rb", buffering=0) as file:
-        data = file.read()
+    data = content(path)
     require_kind(data, kind, version)
     seal = max(0, len(data) - 10)
     if data[seal:] != b"#%08x\n" % zlib.crc32(data[:seal]):
         raise ValueError("its checksum is another")
-    lines = data[:seal].decode().splitlines()
+    lines = data[:seal].decode().removesuffix("\n").split("\n")
     return lines[1] if len(lines) > 1 else "", lines[2:]
 
 

@@ -432,7 +432,7 @@ def _is_whole(tail: bytes) -> bool:
 
 
 def _bare(line: bytes) -> bytes:
-    return line.removesuffix(b"\r")
+    return line.rstrip(b"\r")
 
 
 def _status_of(status: os.stat_result) -> _Status:

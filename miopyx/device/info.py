@@ -13,6 +13,7 @@ Kind = Literal["gpu", "cpu", "accelerator", "host"]
 
 
 _CACHES = "/sys/devices/system/cpu/cpu0/cache"
+_MOST = 1 << 30
 _USUAL = 2 << 20  # bytes of a second-level cache, where nothing says how many there are
 
 
@@ -23,7 +24,8 @@ def core_cache(folder: str = _CACHES) -> int:
         try:
             level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
             if level == "2" and kind != "Instruction":
-                return int(size.rstrip("KM")) << {"K": 10, "M": 20}.get(size[-1:], 0) or _USUAL
+                found = int(size.rstrip("KM")) << {"K": 10, "M": 20}.get(size[-1:], 0)
+                return found if 0 < found <= _MOST else _USUAL
         except (OSError, ValueError):
             continue
     return _USUAL

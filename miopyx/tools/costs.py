@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import bz2
+import io
 import json
+import re
 import sys
 import zlib
 from collections import defaultdict
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from miopyx._core import Device
 from miopyx.choose import _costs, _model
 from miopyx.choose._costs import ANY_BITS
+from miopyx.database import records
 from miopyx.device import devices
 from miopyx.device.info import DeviceInfo
 from miopyx.errors import BadParmError, MIOpenError
@@ -37,6 +40,8 @@ DIRECTIONS = ("forward", "data", "weights")
 _LAYER = ("c", "d", "h", "w", "k", "z", "r", "s", "groups", "pad_d", "pad_h", "pad_w", "stride_d", "stride_h",
           "stride_w", "dilation_d", "dilation_h", "dilation_w")
 
+_LEAST_MS, _MOST_MS = 1e-9, 1e9  # of a measurement
+_MOST_BYTES = 1 << 30
 _FIELDS = {"key", "solver", "config", "time_ms", "device", "stamp"}
 
 Layer = tuple[int, ...]
@@ -137,8 +142,12 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     data = path.read_bytes()
     rows, broken = [], 0
     try:
-        text = (bz2.decompress(data) if data[:3] == b"BZh" else data).decode()
-        for line in text.splitlines():
+        if data[:3] == b"BZh":  # of which a few bytes can stand for any amount
+            with bz2.open(io.BytesIO(data)) as stream:
+                data = stream.read(_MOST_BYTES + 1)
+            if len(data) > _MOST_BYTES:
+                raise ValueError(f"more than {_MOST_BYTES} bytes once decompressed")
+        for line in data.decode().splitlines():
             try:
                 row = json.loads(line) if line else None
             except ValueError:
@@ -149,7 +158,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
                 rows.append(row)
         if broken and not rows:
             raise ValueError("no line is JSON")
-    except (OSError, ValueError, RecursionError) as e:
+    except (OSError, EOFError, ValueError, RecursionError) as e:
         raise BadParmError(f"no measurements: {e}", "file", str(path), "JSON lines of MIOPYX_MEASUREMENTS") from None
     if broken:
         print(f"{path}: {broken} lines are not whole and passed over", file=sys.stderr)
@@ -164,12 +173,12 @@ def _check(row: Any) -> None:
         if not isinstance(row[name], str):
             raise ValueError(f"{name} is {row[name]!r:.40}, no text")
     row["key"].encode("ascii")  # a ValueError, too
-    if row["stamp"].count("/") != 2:
+    if row["stamp"].count("/") != 2 or records.clean(row["stamp"]) != row["stamp"]:
         raise ValueError(f"stamp is {row['stamp']!r:.40}, not build/driver/device")
     if not isinstance(row["config"], list) or not all(isinstance(value, int) for value in row["config"]):
         raise ValueError(f"config is {row['config']!r:.40}, no list of numbers")
     time = row["time_ms"]
-    if not isinstance(time, int | float) or not 0 < time < float("inf"):
+    if not isinstance(time, int | float) or not _LEAST_MS <= time <= _MOST_MS:
         raise ValueError(f"time_ms is {time!r:.40}, no number of milliseconds")
 
 
@@ -196,10 +205,10 @@ def devices_of(rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Device], str]:
 
 def _pretended(name: str) -> DeviceInfo:
     """Return what solvers ask of a GPU, or of a CPU under PoCL, that this machine has not."""
-    stem, _, units = name.rpartition("_")
-    vendor, *words = stem.split("-")
-    if vendor not in ("nv", "amd", "pocl") or not words or not units.isdecimal():
+    found = re.fullmatch(r"((?:nv|amd|pocl)(?:-[a-z0-9.]+)+)_([1-9][0-9]{0,5})", name)
+    if found is None:
         raise BadParmError("not a device of this machine", "device", name, "a device that `miopyx doctor` shows")
+    (vendor, *words), units = found[1].split("-"), found[2]
     host = devices.find("host")
     if vendor == "pocl":  # its name has the CPU's, what code is compiled for, and PoCL's driver
         return host._replace(name=name, kind="cpu", runtime="pocl", isa="-".join(words[1:-1]), compute_units=int(units),

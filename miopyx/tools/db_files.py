@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .tune.ledger import Device, Ledger
 
 _SQLITE = b"SQLite format 3\0"
+_MOST_LINE = 1 << 24  # bytes
 
 
 def raw_lines(path: Path, flaws: Counter[str] | None = None) -> Iterator[bytes]:
@@ -33,7 +34,9 @@ def raw_lines(path: Path, flaws: Counter[str] | None = None) -> Iterator[bytes]:
         return
     with bz2.open(path) if path.suffix == ".bz2" else path.open("rb") as file:
         try:
-            for line in file:
+            while line := file.readline(_MOST_LINE + 1):
+                if len(line) > _MOST_LINE:  # a few bytes of bzip2 can stand for any amount
+                    raise OSError(errno.EFBIG, f"a line of more than {_MOST_LINE} bytes")
                 line = line.rstrip(b"\r\n")
                 if line:
                     yield line

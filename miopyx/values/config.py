@@ -38,18 +38,19 @@ def parse_int(text: str) -> int:
         raise ValueError("an integer, decimal or 0x...") from None
 
 
-def _within(low: int, high: int | None = None) -> Callable[[str], int]:
+def _within(low: int, high: int) -> Callable[[str], int]:
     """Return what reads an integer from `low` to `high`."""
     def parse(text: str) -> int:
         number = parse_int(text)
-        if number < low or (high is not None and number > high):
-            raise ValueError(f">= {low}" if high is None else f"{low} ... {high}")
+        if not low <= number <= high:
+            raise ValueError(f"{low} ... {high}" if high < _MOST else f">= {low}")
         return number
 
     return parse
 
 
-parse_count = _within(0)
+_MOST = 2**63 - 1  # what 64 bits hold
+parse_count = _within(0, _MOST)
 
 
 def parse_isa(text: str) -> str:
@@ -101,9 +102,9 @@ _declare("MIOPYX_CACHE_MB", parse_count, 512, "MiB of built programs kept on dis
 _declare("MIOPYX_NUM_THREADS", _within(0, 65536), 0, "threads of the host path; 0: one a usable core")
 _declare("MIOPYX_HOST_ISA", parse_isa, "",
          "best instruction set of the host path: baseline, avx2, avx512; empty: what the CPU has")
-_declare("MIOPYX_STREAM_BYTES", _within(-1), -1,
+_declare("MIOPYX_STREAM_BYTES", _within(-1, _MOST), -1,
          "bytes of a call's tensors beyond which CPU devices write results past their caches; -1: twice the last cache")
-_declare("MIOPYX_PROBE_TIMEOUT", _within(1), 120, "seconds that a device may take to pass its probe")
+_declare("MIOPYX_PROBE_TIMEOUT", _within(1, 10**9), 120, "seconds that a device may take to pass its probe")
 _declare("MIOPYX_MEASUREMENTS", str, "", "file to which every time that Find measures is added, one JSON object a line")
 _declare("MIOPYX_AMD_MATRIX_CORES", parse_bool, False,
          "1: solvers for AMD's matrix cores take part, which nobody has timed yet")

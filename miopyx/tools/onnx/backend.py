@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -28,6 +29,17 @@ def _shared_handle(name: str) -> Handle:
 
 def _device_name(device: str) -> str:
     return "host" if device in ("CPU", "CPU:0") else device
+
+
+@contextlib.contextmanager
+def _refused() -> Iterator[None]:
+    """Let what onnx makes of a model that its checker lets pass be an error of ours: names that are no text, types."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError) as e:
+        if isinstance(e, MIOpenError):
+            raise
+        raise BadParmError(f"no valid model: {e}", "model", type(e).__name__, "an ONNX model") from e
 
 
 class BackendRep(onnx.backend.base.BackendRep):
@@ -139,19 +151,22 @@ class Backend(onnx.backend.base.Backend):
     def prepare(cls, model: onnx.ModelProto, device: str | Handle = "CPU", fuse: bool = True,
                 **kwargs: Any) -> BackendRep:
         """Return `model`, checked and ready to run on `device`; `fuse`: whether nodes may become one call."""
-        super().prepare(model, "CPU", **kwargs)
-        return BackendRep(model, device, fuse)
+        with _refused():
+            super().prepare(model, "CPU", **kwargs)
+            return BackendRep(model, device, fuse)
 
     @classmethod
     def run_node(cls, node: onnx.NodeProto, inputs: Any, device: str | Handle = "CPU", outputs_info: Any = None,
                  **kwargs: Any) -> tuple[Any, ...]:
         """Return the outputs of one node; keyword ``opset_version`` says what it means (default: the newest)."""
-        super().run_node(node, inputs, "CPU", outputs_info, **kwargs)
         opset = kwargs.get("opset_version", onnx.defs.onnx_opset_version())
         graph = onnx.GraphProto(node=[node], name="node")
-        graph.input.extend(onnx.ValueInfoProto(name=name) for name in dict.fromkeys(node.input) if name)
-        graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output if name)
-        return BackendRep(graph, device, opsets={"": opset}).run(inputs)
+        with _refused():
+            super().run_node(node, inputs, "CPU", outputs_info, **kwargs)
+            graph.input.extend(onnx.ValueInfoProto(name=name) for name in dict.fromkeys(node.input) if name)
+            graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output if name)
+            made = BackendRep(graph, device, opsets={"": opset})
+        return made.run(inputs)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

@@ -10,7 +10,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpFunction, OpRun
 
-from miopyx.errors import BadParmError
+from miopyx.errors import BadParmError, MIOpenError
 
 from . import convolution, elements, integers, matmul, norms, pooling, recurrent, reductions, shapes
 from .fusion import Chain, Fusion, chains_of
@@ -154,7 +154,14 @@ class Evaluator(ReferenceEvaluator):
                 context = {name: unwrap(value) for name, value in context.items()}
             more["context"] = context
         run: Callable[..., Iterable[Any]] = node.run
-        outputs = run(*(inputs if ours else map(unwrap, inputs)), **more)
+        try:
+            outputs = run(*(inputs if ours else map(unwrap, inputs)), **more)
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as e:
+            if isinstance(e, MIOpenError):
+                raise
+            # Whatever code of ours, onnx's or NumPy's says of attributes and shapes that do not go together.
+            raise BadParmError(f"inputs or attributes that do not fit: {type(e).__name__}: {e}", "node",
+                               f"{node.onnx_node.op_type} {node.onnx_node.name}".rstrip(), "a valid node") from e
         if not ours and not node.has_subgraph:  # of a node that contains others, those are noted
             self.device.ran.append(Ran(node.onnx_node, "numpy", "not an operation of MIOpen"))
         return outputs

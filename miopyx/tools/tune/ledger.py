@@ -23,10 +23,13 @@ from miopyx.errors import BadParmError, UnknownError
 APPLICATION = 0x6D78746C  # "mxtl", in the file's header
 VERSION = 1
 _BUSY_SECONDS = 10.0
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _AGAIN_SECONDS = 1.0     # between two tries of what may not be lost
 _PATIENCE_SECONDS = 60.0  # and the tries together
 _log = logging.getLogger("miopyx")
 _T = TypeVar("_T")
+# The second where a damaged file's own words stand in SQLite's message.
+_FAILURES = sqlite3.Error, UnicodeDecodeError
 
 _SCHEMA = """
 CREATE TABLE device (id INTEGER PRIMARY KEY, name TEXT NOT NULL, stamp TEXT NOT NULL, UNIQUE (name, stamp));
@@ -87,7 +90,7 @@ class Ledger:
         try:
             if path is not None:
                 self._db = _opened(path)
-        except (sqlite3.Error, OSError, BadParmError) as e:
+        except (*_FAILURES, OSError, BadParmError) as e:
             if only:
                 raise UnknownError(f"the ledger {path}, the only place of the results, cannot be used: {e}") from None
             self._give_up(e)
@@ -113,7 +116,7 @@ class Ledger:
         while True:
             try:
                 return work()
-            except sqlite3.Error as e:
+            except _FAILURES as e:
                 self._ids.clear()  # some may have been rolled back
                 if not self.only:
                     self._give_up(e)
@@ -302,7 +305,7 @@ def existing(path: Path) -> Ledger:
         raise BadParmError("no such file", "LEDGER", path, "a ledger of miopyx tune")
     try:
         _opened(path).close()
-    except (sqlite3.Error, OSError) as e:
+    except (*_FAILURES, OSError) as e:
         raise BadParmError(f"cannot be read: {e}", "LEDGER", path, "a ledger of miopyx tune") from None
     ledger = Ledger(path)
     if ledger.path is None:
@@ -327,12 +330,30 @@ def _opened(path: Path) -> sqlite3.Connection:
         db.execute("PRAGMA synchronous = FULL")  # WAL alone may lose what was written last when the power fails
         if empty:
             _make(db)
-        elif db.execute("PRAGMA quick_check").fetchone()[0] != "ok":
+        elif db.execute("PRAGMA quick_check").fetchone()[0] != "ok" or not _is_sound(db):
             raise BadParmError("damaged", "LEDGER", path, "a ledger of miopyx tune")
     except BaseException:
         db.close()
         raise
     return db
+
+
+def _is_sound(db: sqlite3.Connection) -> bool:
+    """Whether a file has our tables, nothing that runs by itself, and in each column what belongs there."""
+    with contextlib.closing(_fresh()) as fresh:
+        ours = _statements(fresh)
+        columns = [(table, name, kind, required) for table, _ in ours for _, name, kind, required, _, _ in
+                   fresh.execute(f"PRAGMA table_info({table})")]
+    if _statements(db) != ours:
+        return False
+    return not any(db.execute(f"SELECT 1 FROM {table} WHERE typeof({name}) NOT IN ('{kind.lower()}'"
+                              f"{'' if required else ', ' + repr('null')}) LIMIT 1").fetchone()
+                   for table, name, kind, required in columns)
+
+
+def _statements(db: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Return the names and statements that a file's tables and indexes were made by."""
+    return db.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
 
 
 def _use_wal(db: sqlite3.Connection) -> None:
@@ -341,8 +362,8 @@ def _use_wal(db: sqlite3.Connection) -> None:
     while True:
         try:
             db.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError:
-            if time.monotonic() >= until:
+        except sqlite3.OperationalError as e:
+            if e.sqlite_errorcode & 0xFF not in _BUSY or time.monotonic() >= until:
                 raise
             time.sleep(0.01)
         else:

@@ -773,3 +773,26 @@ def test_the_driver_repeats_a_printed_call(tmp_path, rng, handles, capsys):
         capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("HostImplicitGemm") == 3
+
+
+RUNS = """
+import numpy as np, miopyx
+x, w = np.ones((1, 4, 8, 8), np.float32), np.ones((2, 4, 3, 3), np.float32)
+for _ in range(2):
+    miopyx.conv2d(x, w, padding=1)
+try:
+    import torch, miopyx.torch
+    some = torch.from_numpy(x), torch.from_numpy(w)
+    torch.ops.miopyx.convolution(*some, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+except ImportError:
+    print("no torch")
+"""
+
+
+def test_operations_on_arrays_and_of_pytorch():
+    """Each call once, and none of what is tried to find where a small one runs."""
+    done = subprocess.run([sys.executable, "-P", "-c", RUNS], env={**os.environ, "MIOPEN_ENABLE_LOGGING_CMD": "1"},
+                          capture_output=True, text=True, check=True)
+    commands = re.findall(r"MIOpenDriver (conv .*) -S", done.stderr)
+    assert [command for command in commands if "-p 1" in command] == commands[:2]
+    assert len(commands) == 2 + ("no torch" not in done.stdout)

@@ -110,8 +110,9 @@ def test_merge_and_export(run, mixed, tmp_path):
 def test_import(run, mixed, user_folder):
     store.forget()
     done = run("import", mixed, "--device", "host")
-    assert done["added"] == 4
+    assert done["added"] == 3
     assert done["left out"]["records without a usable item"] == 1
+    assert done["left out"]["keys of no convolution"] == 1
     databases = store.of(devices.find("host"))
     assert records.read_find(databases.user_find.get(KEYS[0])).stamp == "imported", "measured, but not here"
     foreign = records.read_find(databases.user_find.get(WRONG.split(b"=")[0]))
@@ -292,3 +293,28 @@ def test_report_of_a_ledger(run, tmp_path):
     assert "Tuning made of 12 ms 6 ms, 2.00 times as fast" in page.text
     assert "net <1>" in page.text
     assert page.count["svg"] == 4
+
+
+@pytest.mark.parametrize("content", [b"\x00\xff=\x01\n\xfe=;\nab=c\n", b"conv -n 1 -c 2=3\nno record\n",
+                                     b'{"key": "a=b"}\n'])
+def test_a_file_that_is_no_database_is_refused(tmp_path, capsys, user_folder, content):
+    """Nothing of it reaches a database, a new file or a terminal."""
+    store.forget()
+    path, out = tmp_path / "junk.txt", tmp_path / "out.fdb.txt"
+    path.write_bytes(content)
+    for words in (["import", path, "--device", "host"], ["merge", out, path], ["export", path, out], ["info", path],
+                  ["compact", path]):
+        assert cli.main(["db", *map(str, words)]) == 2, words
+        said = capsys.readouterr()
+        assert "most lines are no records of a problem" in said.err
+        assert not out.exists()
+        assert not any(user_folder.iterdir())
+    assert cli.main(["db", "verify", str(path)]) == 1
+    assert "\x01" not in capsys.readouterr().out
+
+
+def test_written_files_have_the_modes_of_others(run, mixed, tmp_path):
+    out, other = tmp_path / "out.fdb.txt", tmp_path / "other"
+    run("merge", out, mixed)
+    other.write_bytes(b"")
+    assert out.stat().st_mode == other.stat().st_mode

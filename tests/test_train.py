@@ -344,6 +344,26 @@ def test_a_shipped_model(name):
     assert known > 50
 
 
+@pytest.mark.parametrize("count", [1, 5])
+def test_too_few_problems(capsys, tmp_path, count):
+    path = tmp_path / "times"
+    rows = bz2.decompress(MEASUREMENTS.read_bytes()).decode().splitlines()
+    some = keys()[:count]
+    path.write_text("\n".join(row for row in rows if json.loads(row)["key"] in some) + "\n")
+    assert cli.main(["train", str(path)]) == 2
+    assert "too few problems" in capsys.readouterr().err
+
+
+def test_lists_that_cannot_be_read(capsys, tmp_path):
+    path = tmp_path / "times"
+    path.write_bytes(bz2.decompress(MEASUREMENTS.read_bytes())[:100_000])
+    for command in ("train", "costs"):
+        assert cli.main([command, str(path), "--lists", str(tmp_path / "nothing")]) == 2
+        said = capsys.readouterr().err
+        assert "No such file" in said
+        assert said.count("\n") <= 2  # one of a line that is not whole
+
+
 @pytest.mark.long
 def test_better_than_table_and_index_on_networks_apart(capsys, tmp_path):
     """A quarter of the problems, in five parts by layers: fewer wrong choices and a smaller mean than without trees."""

@@ -347,9 +347,9 @@ def test_a_partial_search_does_not_stand_before_a_whole_result():
     assert ledger.find_lines(DEVICE) == [line.encode()]
     ledger.record(TWICE, False, result_of(ms=2.0))
     assert ledger.find_lines(DEVICE) == [result_of()["find"].encode()]
-    assert [row[6] for row in ledger.layers()] == [2.0]
+    assert [row[6] for row in ledger.layers(DEVICE)] == [2.0]
     ledger.record(TWICE, True, result_of(ms=1.0))
-    assert [row[6] for row in ledger.layers()] == [1.0]
+    assert [row[6] for row in ledger.layers(DEVICE)] == [1.0]
 
 
 def test_names_need_not_be_utf8(tmp_path):
@@ -358,7 +358,7 @@ def test_names_need_not_be_utf8(tmp_path):
     ledger.asked([(TWICE, name, f"layer of {name}", 2.0)])
     ledger.attempt(DEVICE, TWICE, False, "measure", name, 1.0, "lost", name)
     ledger.record(TWICE, False, result_of())
-    assert ledger.layers()[0][2] == r"caf\udce9.txt"
+    assert ledger.layers(DEVICE)[0][2] == r"caf\udce9.txt"
     assert ledger.path is not None
     ledger.close()
 
@@ -1012,12 +1012,49 @@ def test_a_second_run_does_nothing(listed, user_folder):
     with contextlib.closing(existing(user_folder / "tune.sqlite3")) as ledger:
         before = ledger.counts()
     second = run(listed, "--device", "host")
-    assert "3 problems: 0 measured, 3 known before, 0 failed, 0 left" in second.stdout
+    assert "3 problems: 0 measured, 3 known before (--again measures them, too), 0 failed, 0 left" in second.stdout
     with contextlib.closing(existing(user_folder / "tune.sqlite3")) as ledger:
         assert ledger.counts() == before
     with Handle("host") as handle:
         problem = _key.parse_find_key(TWICE.encode())
         assert find.is_known(Survey(handle, problem), False)
+
+
+def test_again(listed, user_folder, tmp_path):
+    """What the databases know is measured, too, into a ledger that has never heard of it."""
+    run(listed, "--device", "host")
+    ledger, times = tmp_path / "new.sqlite3", tmp_path / "times.jsonl"
+    known = json.loads(run(listed, "--device", "host", "--ledger", ledger, "--json").stdout)
+    assert (known["measured"], known["known"]) == (0, 3)
+    for _ in range(2):  # and again what the ledger has
+        found = json.loads(run(listed, "--device", "host", "--ledger", ledger, "--again", "--json",
+                               MIOPYX_MEASUREMENTS=times).stdout)
+        assert (found["measured"], found["known"], found["left"]) == (3, 0, 0)
+    with contextlib.closing(existing(ledger)) as book:
+        counts = book.counts()
+        assert (counts["result"], counts["attempt"]) == (3, 6)
+        assert set(book.states(book.devices()[0][0], False).values()) == {("done", "")}
+    assert len({json.loads(line)["key"] for line in times.read_text().splitlines()}) == 3
+
+
+def test_what_no_memory_could_hold_fails_at_once(tmp_path, user_folder):
+    path = tmp_path / "large.txt"
+    path.write_text("conv -n 99999 -c 9999 -H 999 -W 999 -k 999 -y 3 -x 3 -F 1\n")
+    began = time.monotonic()
+    done = run(path, "--device", "host", "--json", code=1)
+    assert time.monotonic() - began < 30
+    (failed,) = json.loads(done.stdout)["failed"]
+    assert "a tensor would not fit" in failed["why"]
+    assert "bytes" in failed["why"]
+
+
+def test_rows_are_told_apart(tmp_path):
+    path = tmp_path / "list.txt"
+    path.write_text("".join(f"conv -n {n} -c 8 -H 12 -W 12 -k 16 -y 3 -x 3 {more} -F 1\n" for n, more in (
+        (1, "-p 1 -q 1"), (4, "-p 1 -q 1"), (4, ""), (4, "-p 1 -q 1 -I NHWC -O NHWC -f NHWC"))))
+    names = [one.layer for one in sources.read([str(path)], [], sources.Options()).wanted]
+    assert names == ["n1 8x12x12 -> 16 3x3 s1", "n4 8x12x12 -> 16 3x3 s1", "n4 8x12x12 -> 16 3x3 s1 p0x0",
+                     "n4 8x12x12 -> 16 3x3 s1 NHWC"]
 
 
 def test_on_a_device_with_programs(listed, user_folder, opencl_name):

@@ -10,7 +10,7 @@ from miopyx import ConvolutionDescriptor, TensorDescriptor
 from miopyx.database import records
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
-from miopyx.tools import db
+from miopyx.tools import cli, db
 
 
 def drawn(rng, count):
@@ -68,3 +68,23 @@ def test_a_fleet_of_two_kinds_under_attack(user_folder, keep_programs, tmp_path,
     """300 problems, four machines, a worker killed every five seconds and the scheduler once."""
     compare(tmp_path, drawn(rng, 300), ["host", "host", opencl_name, opencl_name], ["host", opencl_name], 5.0, 12.0,
             seed)
+
+
+@pytest.mark.parametrize("address", ["foo", "", "tcp://", "tcp://127.0.0.1", "127.0.0.1:0", "tcp://127.0.0.1:99999"])
+@pytest.mark.parametrize("command", ["worker", "tune"])
+def test_what_is_no_address_is_said_at_once(tmp_path, capsys, command, address):
+    path = tmp_path / "list.txt"
+    path.write_text("conv -n 1 -c 2 -H 4 -W 4 -k 2 -y 1 -x 1 -F 1\n")
+    if command == "worker":
+        words = ["worker", address]
+    elif address:
+        words = ["tune", str(path), "--scheduler", address, "--ledger", str(tmp_path / "ledger")]
+    else:
+        pytest.skip("nothing is no scheduler")
+    assert cli.main(words) == 2
+    assert "no address" in capsys.readouterr().err
+
+
+def test_a_worker_of_no_device(capsys):
+    assert cli.main(["worker", "tcp://127.0.0.1:8786", "--device", "nobody's"]) == 2
+    assert "nobody's" in capsys.readouterr().err

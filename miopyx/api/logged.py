@@ -444,7 +444,7 @@ def _planning(method: Callable[..., Any], calls: bool, commands: bool) -> Callab
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         plan = printing(*args, **kwargs)
         with contextlib.suppress(Exception):
-            plan.calls = calls
+            plan.calls, plan.is_logged = calls, True
             if commands:  # now: descriptors may change later, the plan does not
                 given = _arguments(parameters, args, kwargs)
                 plan.command = (_plan_command(_PLANS[method.__name__], plan, given) if build is None
@@ -480,9 +480,15 @@ class LoggedPlan(Plan):
             logs.write(self._lines(args, kwargs))
         super().__call__(*args, **kwargs)
 
+    def log_run(self, numbers: Mapping[str, float]) -> None:
+        with contextlib.suppress(Exception):
+            logs.write(self._printed({**self.numbers, **numbers}))
+
     def _lines(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
         given = {**dict(zip((*self.buffers, *self.numbers), args, strict=False)), **kwargs}
-        given = {**{name: given[name] for name in self.buffers}, **self.numbers, **given}
+        return self._printed({**{name: given[name] for name in self.buffers}, **self.numbers, **given})
+
+    def _printed(self, given: Mapping[str, Any]) -> list[str]:
         printed = []
         if self.calls:
             printed += call_lines(f"void Plan.__call__({', '.join(['plan', *given])})", {"plan": self, **given})

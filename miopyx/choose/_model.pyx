@@ -305,7 +305,10 @@ cdef double _number(str text) except? -1:
 
 
 def file_names(info):
-    """Return the names of a device's files, the first that is there counts: the family's, its runtime's and kind's."""
+    """Return the names of a device's files: the family's, its runtime's and kind's.
+
+    The first that is there counts, the user's before the system's.
+    """
     return [f"{tables.family(info)}.{KIND}", f"{info.runtime}-{info.kind}.{KIND}"]
 
 
@@ -341,7 +344,7 @@ cdef Model model_of(Device device):
     cdef str name = device.info.name
     if name not in _models:
         folders = [folder for folder in (paths.user_folder(), paths.system_folder()) if folder is not None]
-        files = [folder / file for folder in folders for file in file_names(device.info)]
+        files = [folder / file for file in file_names(device.info) for folder in folders]
         _models[name] = next(tables.readable(files, KIND, read), None)
     return _models[name]
 

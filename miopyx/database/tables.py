@@ -51,7 +51,7 @@ def write(path: Path, kind: str, version: int, about: str, lines: Iterable[str])
 
 def put(path: Path, data: bytes) -> None:
     """Write a file's bytes, whole or not at all."""
-    if not config.write_atomically(path, data):
+    if not config.write_atomically(path, data, shared=True):
         raise OSError(errno.EIO, "cannot be written", str(path))
 
 

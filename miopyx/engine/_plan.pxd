@@ -20,6 +20,7 @@ cdef class Plan:
     cdef object explaining               # makes the explanation
     cdef int order[MX_SLOTS]             # slots of the buffers that a call takes
     cdef int count
+    cdef public bint is_logged           # whether who runs it past `__call__` says so by `log_run`
     cdef tuple names                     # of those, then the workspace's
     cdef tuple scalars                   # names of the numbers that a call may pass
     cdef double default[MX_SCALARS]

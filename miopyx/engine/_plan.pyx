@@ -85,6 +85,9 @@ cdef class Plan:
                                type(value).__name__, self._usage())
         return to_epsilon(value, name) if name == "epsilon" else to_double(value, name)
 
+    def log_run(self, numbers):
+        """Print a run past `__call__`, which gave these numbers by name; plans that are logged do."""
+
     cdef int _run(self, PyObject** data, const double* scalars) except -1:
         cdef call_t call
         _require_usable(self)

@@ -66,6 +66,7 @@ cdef class Call:
     cdef bint deterministic      # of several runs, where somebody asks for that
     cdef bint tf32               # float32 factors of convolutions may be rounded to 11 bits
     cdef double began            # seconds of a clock; 0 where nobody asks how long reading it takes
+    cdef bint tried              # nobody asked for this run: it is no call that a log has
     cdef bint counted            # among its operator's calls
     cdef int64_t math_changes    # the handle's when the call began
 

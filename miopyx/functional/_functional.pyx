@@ -188,6 +188,8 @@ cdef class Call:
         """
         cdef array_t read
         cdef int64_t need
+        if plan.is_logged and not self.tried:
+            plan.log_run({name: scalars[i] for i, name in enumerate(plan.scalars)})
         if not self.on_stream:
             return plan._run(data, scalars)
         need = plan.invoker.solution.workspace

@@ -194,8 +194,10 @@ def devices_of(rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Device], str]:
     names = sorted({row["device"] for row in rows})
     known = {info.name: info for info in devices.candidates()}
     infos = [known.get(name) or _pretended(name) for name in names]
+    if not infos:
+        raise BadParmError("no measurements", "file", "nothing", "lines of MIOPYX_MEASUREMENTS")
     if len({_model.file_names(info)[-1] for info in infos}) != 1:
-        raise BadParmError("times of devices of several kinds, or none", "file", ", ".join(names) or "nothing",
+        raise BadParmError("times of devices of several kinds", "file", ", ".join(names),
                            "measurements of one device, or of several of a runtime and kind")
     stamps = [max(row["stamp"] for row in rows if row["device"] == name).split("/") for name in names]
     drivers, builds = (", ".join(sorted({stamp[i] for stamp in stamps})) for i in (1, 0))
@@ -259,10 +261,16 @@ def _measured(card: str, problem: ConvProblem, times: dict[str, list[float]], de
 def _networks(lists: Sequence[str]) -> dict[Layer, frozenset[str]]:
     """Return which networks have a layer."""
     from .driver import listing
+    from .driver.options import UsageError
 
     found: dict[Layer, set[str]] = defaultdict(set)
     for path in lists:
-        for line in listing.read(path, "conv", {}):
+        refused: list[listing.Refused] = []  # tune says which
+        try:
+            lines = listing.read(path, "conv", {}, refused=refused)
+        except UsageError as e:
+            raise BadParmError(str(e), "--lists", path, "a list of MIOpenDriver's lines") from None
+        for line in lines:
             work: Any = line.work
             if hasattr(work, "conv"):
                 x, w, y = (work.descriptors[name] for name in "xwy")

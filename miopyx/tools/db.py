@@ -22,7 +22,7 @@ from miopyx.solvers import registry
 from miopyx.values import config
 
 from .db_diff import diff
-from .db_files import is_ledger, is_perf, opened, raw_lines, winners
+from .db_files import is_ledger, is_perf, names_problem, opened, raw_lines, require_database, winners
 from .db_report import report as write_page
 
 _IMPORTED = "imported"
@@ -63,6 +63,7 @@ def add_commands(commands: Any) -> None:
     add("report", write_page, "Write an HTML page, all in one file, about a find-db or a ledger of miopyx tune: by "
         "network, direction, solver, layer and share of the limit.", one, out,
         ("--list", {"nargs": "+", "default": [], "metavar": "LIST", "help": "name problems by these lists or models"}),
+        ("--device", {"default": "", "metavar": "NAME", "help": "of a ledger: whose results; default: the only one's"}),
         ("--tflops", {"type": float, "metavar": "N", "help": "the device's limit (default: the best in the file)"}),
         ("--gbs", {"type": float, "metavar": "N", "help": "its memory's GB/s (default: the best in the file)"}))
     add("compact", compact, "Rewrite one of our files with one line a key, in place and safely.", one)
@@ -114,6 +115,7 @@ def _info(path: Path) -> dict[str, Any]:
     stamps: Counter[str] = Counter()
     tokens: dict[str, Counter[str]] = {name: Counter() for name in ("layout", "type", "direction")}
     partial = items = 0
+    require_database(path)
     for line in raw_lines(path):
         kind = records.classify(line)
         kinds[kind.value] += 1
@@ -175,7 +177,7 @@ def verify(arguments: argparse.Namespace) -> dict[str, Any]:
 
     def example(reason: str, text: bytes) -> None:
         if len(examples.setdefault(reason, [])) < arguments.examples:
-            examples[reason].append(text.decode(errors="backslashreplace")[:160])
+            examples[reason].append(ascii(text.decode(errors="backslashreplace"))[1:161])
 
     flaws: Counter[str] = Counter()
     for line in raw_lines(arguments.file, flaws):
@@ -212,7 +214,9 @@ def verify(arguments: argparse.Namespace) -> dict[str, Any]:
         skipped.update(left)
         for reason in left:
             example(reason, line)
-    whole = not flaws and not kinds["damaged"] and bool(forms)
+    lines = sum(count for kind, count in kinds.items() if not kind.startswith("of these"))
+    known = sum(count for text, count in keys.items() if not text.startswith("refused"))
+    whole = not flaws and not kinds["damaged"] and bool(forms) and 2 * known >= lines
     return {"ok": whole, "file": "cut short" if flaws else "whole", "records": sum(forms.values()), "items": items,
             "lines": dict(kinds), "forms": dict(forms), "keys": dict(keys.most_common()),
             "skipped items": dict(skipped.most_common()),
@@ -288,7 +292,7 @@ def _export_ledger(arguments: argparse.Namespace) -> dict[str, Any]:
 def _write(path: Path, content: bytes) -> None:
     if path.suffix == ".bz2":
         content = bz2.compress(content)
-    if not config.write_atomically(path, content):
+    if not config.write_atomically(path, content, shared=True):
         raise OSError(0, "cannot be written", str(path))
 
 
@@ -300,7 +304,9 @@ def import_(arguments: argparse.Namespace) -> dict[str, Any]:
     for key, line in chosen.items():
         target = database.user_perf if is_perf(key) else database.user_find
         text = records.split(line)[1]
-        if not (records.read_perf(text)[0] if is_perf(key) else records.read_find(text).items):
+        if not names_problem(key):
+            left["keys of no convolution"] += 1
+        elif not (records.read_perf(text)[0] if is_perf(key) else records.read_find(text).items):
             left["records without a usable item"] += 1
         elif not arguments.replace and target.get(key):
             left["records of keys that the user's database has"] += 1
@@ -331,24 +337,12 @@ def compact(arguments: argparse.Namespace) -> dict[str, Any]:
         raise BadParmError("a ledger of miopyx tune", "FILE", arguments.file, "a find-db or perf-db file")
     if arguments.file.suffix == ".bz2":
         raise BadParmError("compressed", "FILE", arguments.file, "a plain file")
+    require_database(arguments.file)
     kinds = Counter(records.classify(line) for line in raw_lines(arguments.file))
-    keys = sum(_names_problem(records.split(line)[0]) for line in raw_lines(arguments.file)
-               if records.classify(line) in (Kind.OURS, Kind.FOREIGN))
-    if sum(kinds.values()) > 2 * keys:
-        raise BadParmError("most lines are no records; compacting would drop them", "FILE", arguments.file,
-                           "a find-db or perf-db file")
     if not UserFile(arguments.file).compact():
         raise BadParmError("cannot be rewritten", "FILE", arguments.file, "a file in a writable folder")
     return {"file": str(arguments.file), "bytes before": before, "bytes after": arguments.file.stat().st_size,
             "dropped": {kind.value: kinds[kind] for kind in (Kind.DAMAGED, Kind.MALFORMED) if kinds[kind]}}
-
-
-def _names_problem(key: bytes) -> bool:
-    try:
-        _key.parse_perf_key(key) if is_perf(key) else _key.parse_find_key(key)
-    except ValueError:
-        return False
-    return True
 
 
 def report() -> dict[str, dict[str, str]]:

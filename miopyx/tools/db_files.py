@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from miopyx.database import records
 from miopyx.database.records import Kind
-from miopyx.errors import BadParmError
+from miopyx.errors import BadParmError, MIOpenError
+from miopyx.problem import _key
 
 if TYPE_CHECKING:
     from .tune.ledger import Device, Ledger
@@ -48,16 +49,26 @@ def raw_lines(path: Path, flaws: Counter[str] | None = None) -> Iterator[bytes]:
 
 
 def winners(paths: list[Path]) -> tuple[dict[bytes, bytes], Counter[str]]:
-    """Return the line that counts for each key of some files, in order, and what was left out by reason."""
+    """Return the line that counts for each key of some files, in order, and what was left out by reason.
+
+    Raises
+    ------
+    BadParmError
+        For a file most lines of which name no problem.
+    """
     chosen: dict[bytes, tuple[bytes, Kind]] = {}
     left: Counter[str] = Counter()
     for path in paths:
+        require_database(path)
         for line in raw_lines(path, left):
             kind = records.classify(line)
             if kind in (Kind.DAMAGED, Kind.MALFORMED):
                 left[f"{kind.value} lines"] += 1
                 continue
             key, items = records.split(line)
+            if not _is_plain(key):
+                left["keys that are no text"] += 1
+                continue
             if kind is Kind.FOREIGN and not records.says_something(items):
                 left["lines without items"] += 1
                 continue
@@ -66,6 +77,30 @@ def winners(paths: list[Path]) -> tuple[dict[bytes, bytes], Counter[str]]:
             if key not in chosen or kind is Kind.OURS:
                 chosen[key] = (line, kind)
     return {key: line for key, (line, _) in chosen.items() if records.says_something(records.split(line)[1])}, left
+
+
+def require_database(path: Path) -> None:
+    """Raise BadParmError for a file most lines of which are no records of problems; an empty one has none."""
+    lines = named = 0
+    for line in raw_lines(path):
+        lines += 1
+        named += records.classify(line) in (Kind.OURS, Kind.FOREIGN, Kind.DAMAGED) and names_problem(
+            records.split(line)[0])
+    if lines > 2 * named:
+        raise BadParmError("most lines are no records of a problem", "FILE", str(path), "a find-db or perf-db file")
+
+
+def names_problem(key: bytes) -> bool:
+    """Whether a key is that of a convolution."""
+    try:
+        _key.parse_perf_key(key) if is_perf(key) else _key.parse_find_key(key)
+    except MIOpenError:
+        return False
+    return True
+
+
+def _is_plain(key: bytes) -> bool:
+    return all(0x20 < byte < 0x7F for byte in key)
 
 
 def is_ledger(path: Path) -> bool:

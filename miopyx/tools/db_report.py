@@ -14,7 +14,7 @@ from miopyx.errors import BadParmError, MIOpenError
 from miopyx.problem import _key
 from miopyx.values import config
 
-from .db_files import is_ledger, is_perf, winners
+from .db_files import is_ledger, is_perf, opened, winners
 
 _ROWS = 1000   # of the table
 _BARS = 20     # of a chart; what is less is summed up
@@ -66,14 +66,15 @@ def report(arguments: argparse.Namespace) -> dict[str, Any]:
         value = getattr(arguments, name)
         if value is not None and not 0 < value < 1e9:
             raise BadParmError("a limit", f"--{name}", value, "a positive number")
-    rows, left = (_of_ledger if is_ledger(arguments.file) else _of_database)(arguments.file)
+    rows, left = (_of_ledger(arguments.file, arguments.device) if is_ledger(arguments.file)
+                  else _of_database(arguments.file))
     if arguments.list:
         rows = _named(rows, arguments.list)
     if not rows:
         raise BadParmError("no times of convolutions", "FILE", arguments.file, "a find-db or a ledger of miopyx tune")
     page = _page(arguments.file.name, rows, _limits(rows, arguments.tflops, arguments.gbs), left,
                  arguments.tflops is not None or arguments.gbs is not None)
-    if not config.write_atomically(arguments.out, page.encode()):
+    if not config.write_atomically(arguments.out, page.encode(), shared=True):
         raise OSError(0, "cannot be written", str(arguments.out))
     return {"written": str(arguments.out), "rows": len(rows), "left out": left}
 
@@ -111,16 +112,12 @@ def _of_database(path: Path) -> tuple[list[Row], int]:
     return rows, left
 
 
-def _of_ledger(path: Path) -> tuple[list[Row], int]:
-    from .tune import ledger
-
-    book = ledger.existing(path)
-    try:
-        made = [_row(*values) for values in book.layers()]
-    finally:
-        book.close()
-    rows = [row for row in made if row is not None]
-    return rows, len(made) - len(rows)
+def _of_ledger(path: Path, device: str) -> tuple[list[Row], int]:
+    """Return the rows of a device, and how many layers that somebody asked for have none."""
+    with opened(path, device) as (book, chosen):
+        layers, asked = book.layers(chosen), book.asked_layers()
+    rows = [row for row in (_row(*values) for values in layers) if row is not None]
+    return rows, len(asked - {(row[0], row[2], row[3]) for row in layers}) + len(layers) - len(rows)
 
 
 def _named(rows: Iterable[Row], lists: Sequence[str]) -> list[Row]:
@@ -168,7 +165,7 @@ def _page(name: str, rows: list[Row], limits: Limits, left: int, given: bool) ->
         words.append(f"Tuning made of {before:.4g} ms {after:.4g} ms, {before / after:.2f} times as fast. "
                      'In the charts <span class="now">blue</span> is now, <span class="then">grey</span> before.')
     if left:
-        words.append(f"{left} records without a convolution's time are left out.")
+        words.append(f"{left} layers or records have no time of this device and are left out.")
     parts = [f"<h1>{escape(name)}</h1>", f"<p>{' '.join(words)}</p>"]
     if len({row.source for row in rows}) > 1 or rows[0].source:
         parts += ["<h2>By network</h2>", _bars(_sums(rows, lambda row: row.source or "no list"), "ms", bool(known))]

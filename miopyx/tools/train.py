@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from miopyx.choose import _costs, _model
 from miopyx.choose._costs import ANY_BITS
-from miopyx.database import tables
+from miopyx.database import paths, tables
 from miopyx.errors import BadParmError, InternalError, MIOpenError, NotInitializedError
 from miopyx.problem import _key
 from miopyx.solvers import registry
@@ -27,6 +27,7 @@ from .costs import Measured
 if TYPE_CHECKING:
     import lightgbm
 
+LEAST_PROBLEMS = 10       # of which something can be left out
 LEAST_TIMES = 40          # that a solver's trees are fitted to; with fewer, its cost line stands alone
 ROUNDS, LEAVES = 50, 8    # trees of a solver, at most, and leaves of each
 NODES_BYTES = 280_000     # of all trees: a file keeps to 300 KB
@@ -93,6 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Carry out a parsed `miopyx train` command; return the exit code."""
     try:
         problems, made, about, networks = costs.read_measurements(arguments)
+        if len(problems) < LEAST_PROBLEMS:
+            raise BadParmError("too few problems", "file", f"{len(problems)} problems", f"{LEAST_PROBLEMS} and more")
         folds = costs.folds(problems, networks)
         only = None if arguments.judge is None else costs.keys_of(arguments.judge)
         if only is not None and not only & {_key.find_key(problem.problem) for problem in problems}:
@@ -113,9 +116,24 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"miopyx train: {e}", file=sys.stderr)
         return 2
     report = {way: found.as_dict() for way, found in judged.items()}
+    if arguments.out is not None:
+        print(f"{arguments.out} is written; {_wanted(problems)} in {paths.user_folder()} would be read",
+              file=sys.stderr)
+        if not _is_better(judged["model"], judged["throughput index"]):
+            print("its choices are no better than the throughput index's: measure more", file=sys.stderr)
     print(json.dumps({"device": made, "margin": margin, "judged": report}, indent=2) if arguments.json else
           "\n".join(text(report)))
     return 0
+
+
+def _wanted(problems: Iterable[Measured]) -> str:
+    """Return the name under which a model of the measured devices is looked for."""
+    families = {problem.device.rpartition("_")[0] for problem in problems}
+    return f"{families.pop() if len(families) == 1 else 'FAMILY'}.{_model.KIND}"
+
+
+def _is_better(one: Judged, other: Judged) -> bool:
+    return bool(one.regrets.size and other.regrets.size and one.regrets.mean() < other.regrets.mean())
 
 
 # Learning
@@ -277,10 +295,10 @@ def judge(problems: Sequence[Measured], folds: Mapping[frozenset[str], Sequence[
           only: frozenset[bytes] | None = None) -> tuple[dict[str, Judged], float]:
     """Return what choices cost by the index, by cost tables and by models that saw none of a problem's networks.
 
-    Where a model is unsure its table chooses, and where that has no answer the index.  The margin is the one with the
-    least mean regret.  Of several devices there are models, too, that saw no time of a problem's device; they have no
-    table behind them, as on a device that is not of the family.  Problems that one solver takes count, too; of some
-    keys only those, if `only` has them.
+    Where a model is unsure its table chooses (in a row of its own, nobody), and where that has no answer the index.
+    The margin is the one with the least mean regret.  Of several devices there are models, too, that saw no time of a
+    problem's device; they have no table behind them, as on a device that is not of the family.  Problems that one
+    solver takes count, too; of some keys only those, if `only` has them.
     """
     devices = sorted({problem.device for problem in problems})
     tables_: dict[int, Times | None] = {}
@@ -304,7 +322,8 @@ def judge(problems: Sequence[Measured], folds: Mapping[frozenset[str], Sequence[
     ways = {margin: _judged(problems, _sure(models, margin), tables_) for margin in MARGINS}
     margin = min(ways, key=lambda m: (float(ways[m].regrets.mean()) if ways[m].regrets.size else 0, m))
     found = {"throughput index": _judged(problems, nothing, nothing),
-             "cost table": _judged(problems, tables_, tables_), "model": ways[margin]}
+             "cost table": _judged(problems, tables_, tables_), "model": ways[margin],
+             "model, no table": _judged(problems, _sure(models, margin), nothing)}
     for device in devices if len(devices) > 1 else ():
         own = {i: answer for i, answer in strangers.items() if problems[i].device == device}
         found[f"{device}: index"] = _judged(problems, dict.fromkeys(own), nothing)

@@ -283,12 +283,15 @@ def read_own(path: Path, most: int) -> bytes | None:
         os.close(descriptor)
 
 
-def write_atomically(path: Path, data: bytes) -> bool:
-    """Put `data` at `path` whole or not at all; False where the file system does not let us."""
+def write_atomically(path: Path, data: bytes, *, shared: bool = False) -> bool:
+    """Put `data` at `path` whole or not at all; False where the file system does not let us.
+
+    Caches are their owner's alone; what is `shared`, since somebody asked for the file, has the modes of any other one.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        path.parent.mkdir(mode=0o777 if shared else 0o700, parents=True, exist_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if shared else 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)

@@ -67,9 +67,9 @@ def read(name: str, operation: str, flags: Mapping[str, Value], batch: Value | N
         content = ((files(__package__) / "lists" / f"{name}.txt").read_bytes()
                    if name in shipped() and not path.exists() else path.read_bytes())
     except OSError as e:
-        raise UsageError(f"--file {name}: {e.strerror}; lists that ship: {', '.join(shipped())}") from None
+        raise UsageError(f"{name}: {e.strerror}; lists that ship: {', '.join(shipped())}") from None
     if b"\0" in content:
-        raise UsageError(f"--file {name}: not a text file")
+        raise UsageError(f"{name}: not a text file")
     text = content.decode("utf-8-sig", errors="replace")  # a comment may be in any encoding
     lines = []
     for number, row in enumerate(text.splitlines(), 1):

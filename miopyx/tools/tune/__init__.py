@@ -47,6 +47,8 @@ def add_commands(commands: Any) -> None:
                       help="measure on the workers of a dask scheduler (see miopyx worker) instead of this machine")
     tune.add_argument("--ledger", type=Path, metavar="FILE",
                       help="keep what was done here (default: tune.sqlite3 beside the user's databases)")
+    tune.add_argument("--again", action="store_true", help="measure what is known, too: for a ledger or measurements "
+                      "that shall have all")
     tune.add_argument("--retry", action="store_true", help="try again what failed before")
     tune.add_argument("--json", action="store_true", help="print JSON at the end")
     tune.set_defaults(run=run)
@@ -139,12 +141,14 @@ def _run(arguments: argparse.Namespace) -> int:
     ledger = Ledger(path, only=bool(arguments.scheduler))
     if arguments.retry:
         ledger.retry()
+    if arguments.again:
+        ledger.again(weights, arguments.exhaustive)
     ledger.asked((one.key, one.source, one.layer, one.weight) for one in found.wanted)
     lanes = _lanes(arguments, limit)
     progress = show.Progress(arguments.budget)
     try:
-        summary = Scheduler(lanes, ledger, weights, progress, search=arguments.exhaustive, budget=arguments.budget,
-                            databases=not arguments.scheduler).run()
+        summary = Scheduler(lanes, ledger, weights, progress, search=arguments.exhaustive, again=arguments.again,
+                            budget=arguments.budget, databases=not arguments.scheduler).run()
     finally:
         progress.close()
         lanes.close()
@@ -173,7 +177,8 @@ def _words(summary: Any, problems: int, refused: int, ledger: Path | None) -> li
     from . import work
 
     why = {"budget": "; the budget is spent", "interrupted": "; interrupted"}.get(summary.ended_by, "")
-    lines = [f"{problems} problems: {len(summary.results)} measured, {summary.known} known before, "
+    known = f"{summary.known} known before{' (--again measures them, too)' if summary.known else ''}"
+    lines = [f"{problems} problem{'s' * (problems != 1)}: {len(summary.results)} measured, {known}, "
              f"{len(summary.failed)} failed, {summary.left} left{why}"]
     if refused:
         lines.append(f"{refused} lines or layers make no problem and were skipped")

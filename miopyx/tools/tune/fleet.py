@@ -28,6 +28,7 @@ from typing import Any
 import dask
 import distributed
 
+from miopyx.device import devices as known
 from miopyx.device import probing
 from miopyx.errors import BadParmError, UnknownError
 
@@ -85,7 +86,17 @@ def serve(scheduler: str, device: str, jobs: int, clock: str = "") -> None:
 
 def supervise(scheduler: str, devices: Sequence[str], jobs: int | None = None,
               command: Callable[[str, str, int], list[str]] | None = None) -> int:
-    """Keep a worker process for each device until interrupted or told to end (SIGTERM)."""
+    """Keep a worker process for each device until interrupted or told to end (SIGTERM).
+
+    Raises
+    ------
+    BadParmError, MIOpenError
+        For what no worker could do anything about: no address, no such device.
+    """
+    require_address(scheduler)
+    for device in devices:
+        if device:
+            known.find(device)
     stop = threading.Event()
     total = local_compilers() if jobs is None else jobs * len(devices)
     shares = [total * (i + 1) // len(devices) - total * i // len(devices) for i in range(len(devices))]
@@ -135,6 +146,17 @@ def _keep(command: list[str], stop: threading.Event) -> None:
         stop.wait(pause)
 
 
+def require_address(text: str) -> None:
+    """Raise BadParmError for what names no scheduler, which dask would ask for some time."""
+    try:
+        _, location = distributed.comm.parse_address(text)
+        port = distributed.comm.parse_host_port(location)[1]
+    except ValueError:
+        port = 0
+    if not 0 < port < 65536:
+        raise BadParmError("no address", "ADDRESS", text, "a dask scheduler's, such as tcp://127.0.0.1:8786")
+
+
 # On the client
 
 
@@ -169,6 +191,7 @@ class Fleet:
     """The workers of a scheduler, as they come and go; a scheduler that is gone is waited for."""
 
     def __init__(self, scheduler: str, limit: float) -> None:
+        require_address(scheduler)
         self._address, self._limit = scheduler, limit
         self._lanes: dict[str, FleetLane] = {}
         dask.config.set({"distributed.comm.timeouts.connect": "5s", "distributed.comm.retry.count": 0})

@@ -214,6 +214,18 @@ class Ledger:
 
         self._write(work)
 
+    def again(self, keys: Iterable[str], search: bool) -> None:
+        """Open what is done again: results stand in until new ones come."""
+        def work() -> None:
+            for key in keys:
+                tasks = ("(SELECT task.id FROM task JOIN problem ON problem.id = problem WHERE key = ? AND search = ?)",
+                         (key, int(search)))
+                self._db.execute(f"UPDATE result SET partial = 1 WHERE task IN {tasks[0]}", tasks[1])
+                self._db.execute(f"UPDATE task SET state = ? WHERE state = ? AND id IN {tasks[0]}",
+                                 (OPEN, DONE, *tasks[1]))
+
+        self._write(work)
+
     def retry(self) -> None:
         """Open what failed again."""
         self._write(lambda: self._db.execute(
@@ -238,8 +250,13 @@ class Ledger:
         return {table: int(self._rows(f"SELECT count(*) FROM {table}")[0][0])
                 for table in ("device", "problem", "asked", "task", "attempt", "result", "measurement")}
 
-    def layers(self) -> list[tuple[str, str, str, str, float, str, float, float | None]]:
-        """Return a row a layer and device: key, device, source, layer, weight, solver, milliseconds after and before.
+    def asked_layers(self) -> set[tuple[str, str, str]]:
+        """Return what was asked for: keys, sources, layers."""
+        return {(key, source, layer) for key, source, layer in self._rows(
+            "SELECT key, source, layer FROM asked JOIN problem ON problem.id = asked.problem")}
+
+    def layers(self, device: Device) -> list[tuple[str, str, str, str, float, str, float, float | None]]:
+        """Return a row a layer of a device: key, device, source, layer, weight, solver, milliseconds after and before.
 
         Of a problem's two tasks a whole one counts, and of two the one with a search; one that nobody asked for goes by
         its key.
@@ -248,7 +265,8 @@ class Ledger:
             "SELECT key, device.name, COALESCE(source, ''), COALESCE(layer, key), COALESCE(weight, 1.0), solver, ms, "
             "ms_before FROM result JOIN task ON task.id = task JOIN problem ON problem.id = task.problem "
             "JOIN device ON device.id = device LEFT JOIN asked ON asked.problem = problem.id "
-            "ORDER BY key, device.id, source, layer, partial DESC, search")
+            "WHERE device.name = ? AND device.stamp = ? ORDER BY key, source, layer, partial DESC, "
+            "search", device)
         return list({row[:4]: tuple(row) for row in rows}.values())
 
     def find_lines(self, device: Device) -> list[bytes]:

@@ -31,7 +31,7 @@ from miopyx.database.records import FindItem
 from miopyx.device import devices
 from miopyx.device.info import DeviceInfo
 from miopyx.engine._invoker import Invoker
-from miopyx.errors import MIOpenError
+from miopyx.errors import AllocFailedError, MIOpenError
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
 from miopyx.runtime import programs
@@ -87,20 +87,22 @@ class Bench:
 
     # Looking
 
-    def look(self, keys: list[str], search: bool) -> list[dict[str, Any]]:
+    def look(self, keys: list[str], search: bool, again: bool = False) -> list[dict[str, Any]]:
         """Return, for each problem, whether the databases know it, what measuring it may gain, whether it is built.
 
-        Gains are in milliseconds; of a problem that is built, all programs that measuring it takes are in the cache.
+        With `again` they know nothing.  Gains are in milliseconds; of a problem that is built, all programs that
+        measuring it takes are in the cache.
         """
         database = store.of(self.handle.device.info)
         database.refresh()
-        return [self._look(key, search) for key in keys]
+        return [self._look(key, search, again) for key in keys]
 
-    def _look(self, key: str, search: bool) -> dict[str, Any]:
+    def _look(self, key: str, search: bool, again: bool) -> dict[str, Any]:
         try:
             survey = Survey(self.handle, _key.parse_find_key(key.encode()))
+            _require_room(self.handle.device.info, survey.problem)
             ordered = _ranking.candidates(survey)
-            known = bool(ordered) and find.is_known(survey, search)
+            known = not again and bool(ordered) and find.is_known(survey, search)
         except MIOpenError as e:
             return {"why": str(e)}
         if not ordered:
@@ -262,6 +264,16 @@ class _Memory:
                 buffer = self.handle.upload(data)
             held = self.held[name, dtype] = size, buffer
         return held[1]
+
+
+def _require_room(info: DeviceInfo, problem: ConvProblem) -> None:
+    """Raise AllocFailedError for tensors that the device's memory, or this machine's, cannot hold."""
+    sizes = [size for size, _ in _convolution.memory_of(problem)]
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # numbers are drawn on the host
+    for what, need, most in (("a tensor", max(sizes), min(info.max_alloc, machine)),
+                             ("its tensors", sum(sizes), min(info.global_mem, machine))):
+        if need > most:
+            raise AllocFailedError(f"{what} would not fit", "problem", f"{need} bytes", f"{most} bytes")
 
 
 def _named(text: str) -> Any:

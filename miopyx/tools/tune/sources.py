@@ -5,6 +5,7 @@ Each becomes convolution problems in one direction, named by their find-db keys,
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -163,9 +164,18 @@ def _of_work(work: Problem, options: Options, where: str, refused: list[str]) ->
         letters = [_SHORT[direction.short] for direction in work.directions]
         for letter in options.directions or letters:
             x, w, y = (work.descriptors[name] for name in "xwy")
-            yield _problem(letter, x, w, y, work.conv), families.name(work)
+            yield _problem(letter, x, w, y, work.conv), _name(work)
     except (UsageError, MIOpenError) as e:
         refused.append(f"{where}: {e}")
+
+
+def _name(work: Problem) -> str:
+    """Return a layer in short, with what tells it from another one of its list."""
+    words = [f"n{work.descriptors['x'].lens[0]}", families.name(work)]
+    pads, layout = work.geometry.pad, str(work.command.text("in_layout"))
+    if any(pad != side // 2 for pad, side in zip(pads, work.geometry.filter, strict=True)):
+        words.append("p" + "x".join(map(str, pads)))
+    return " ".join([*words, *([layout] if layout not in ("", "NCHW", "NCDHW") else [])])
 
 
 def _problem(letter: str, x: TensorDescriptor, w: TensorDescriptor, y: TensorDescriptor,
@@ -230,13 +240,17 @@ def _of_exported(path: Path, source: str, options: Options, refused: list[str]) 
     except ImportError:
         raise UsageError(f"{path}: needs PyTorch, which is not installed") from None
     if not path.is_file():
-        raise UsageError(f"{path}: no such file")
+        raise UsageError(f"{path}: {'not a regular file' if path.exists() else 'no such file'}")
+    log = logging.getLogger("torch")
+    level = log.level
+    log.setLevel(logging.CRITICAL)  # it would print its own stack
     try:
         program = torch.export.load(path)
         batch = _Batch(options.batch, _first_axes(program))
     except Exception as e:  # whatever PyTorch makes of a file that is none of its own
-        why = str(e).splitlines()[0] if str(e) else type(e).__name__
-        raise UsageError(f"{path}: no exported model: {why}") from None
+        raise UsageError(f"{path}: torch.export.load finds no exported model there ({type(e).__name__})") from None
+    finally:
+        log.setLevel(level)
     # What runs under a condition, in a loop or without gradients is a module of its own.
     for where, module in program.graph_module.named_modules():
         if not isinstance(module, torch.fx.GraphModule):

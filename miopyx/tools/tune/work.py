@@ -230,6 +230,8 @@ class Scheduler:
         How often each problem, by its key, occurs.
     search : bool
         Search for configurations, too.
+    again : bool
+        Measure what the databases know, too.
     budget : float or None
         Seconds.
     databases : bool
@@ -238,10 +240,10 @@ class Scheduler:
     """
 
     def __init__(self, lanes: Lanes, ledger: Ledger, weights: dict[str, float], watcher: Watcher, *,
-                 search: bool = False, budget: float | None = None, databases: bool = True,
+                 search: bool = False, again: bool = False, budget: float | None = None, databases: bool = True,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self.lanes, self.ledger, self.weights, self.watcher = lanes, ledger, weights, watcher
-        self.search, self.databases, self.clock = search, databases, clock
+        self.search, self.again, self.databases, self.clock = search, again, databases, clock
         self.deadline = None if budget is None else clock() + budget
         self.pools: dict[Device, _Pool] = {}
         self.hands: dict[int, _Hand] = {}
@@ -424,7 +426,7 @@ class Scheduler:
             if pool.looks:
                 keys = pool.looks.popleft()
                 pool.looking += 1
-                self._give(hand, "look", keys, keys=keys, search=self.search)
+                self._give(hand, "look", keys, keys=keys, search=self.search, again=self.again)
                 continue
             task = None if pool.looking else self._next(hand)
             if task is None:

@@ -5,7 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
-clang=${CC:-$(for name in clang clang-{22..15}; do command -v "$name" && break; done)}
+clang=${CC:-$(for name in clang clang-{22..15}; do command -v "$name" && break; done || true)}
+[ -n "$clang" ] || { echo "needs clang, with its sanitizers" >&2; exit 2; }
 [ -x .venv-fuzz/bin/python ] || "$python" -m venv .venv-fuzz
 . .venv-fuzz/bin/activate
 python -m pip install --quiet --disable-pip-version-check atheris==3.0.0

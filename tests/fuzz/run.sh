@@ -5,7 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
-clang=${CC:-$(for name in clang clang-{22..15}; do command -v "$name" && break; done)}
+clang=${CC:-$(for name in clang clang-{22..15}; do command -v "$name" && break; done || true)}
+[ -n "$clang" ] || { echo "needs clang, with its sanitizers" >&2; exit 2; }
 [ -x .venv-fuzz/bin/python ] || "$python" -m venv .venv-fuzz
 . .venv-fuzz/bin/activate
 python -m pip install --quiet --disable-pip-version-check atheris==3.0.0
@@ -19,7 +20,7 @@ runtime=$(python -c "import atheris; print(atheris.path())")/asan_with_fuzzer.so
 one() {
   mkdir -p "build/fuzz/$1"
   if LD_PRELOAD=$3 ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc \
-     python -P tests/fuzz/fuzz.py "$1" -max_total_time="$2" -timeout=10 -rss_limit_mb=3000 -max_len=16384 \
+     python -P tests/fuzz/fuzz.py "$1" -max_total_time="$2" -timeout=25 -rss_limit_mb=3000 -max_len=16384 \
      -print_final_stats=1 -artifact_prefix="build/fuzz/found/$1-" "build/fuzz/$1" "tests/fuzz/corpus/$1" \
      > "build/fuzz/$1.log" 2>&1; then
     echo "$1: $(grep -o 'executed_units: .*' "build/fuzz/$1.log"), $(grep -oE 'cov: [0-9]+' "build/fuzz/$1.log" | tail -1)"

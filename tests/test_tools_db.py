@@ -120,8 +120,8 @@ def test_import(run, mixed, user_folder):
     assert databases.user_perf.get(PERF.split(b"=")[0])
     again = run("import", mixed, "--device", "host")
     assert again["added"] == 0
-    assert again["left out"]["records of keys that the user's database has"] == 4
-    assert run("import", mixed, "--device", "host", "--replace")["added"] == 4
+    assert again["left out"]["records of keys that the user's database has"] == 3
+    assert run("import", mixed, "--device", "host", "--replace")["added"] == 3
 
 
 def test_an_imported_record_is_used(run, user_folder, tmp_path):
@@ -308,7 +308,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path, capsys, user_folder, co
         said = capsys.readouterr()
         assert "most lines are no records of a problem" in said.err
         assert not out.exists()
-        assert not any(user_folder.iterdir())
+        assert not user_folder.exists() or not any(user_folder.iterdir())
     assert cli.main(["db", "verify", str(path)]) == 1
     assert "\x01" not in capsys.readouterr().out
 

@@ -206,7 +206,7 @@ def index(data: bytes, folder: Path) -> bool:
     return reached
 
 
-_LEDGER_READS = ("devices", "counts", "layers")
+_LEDGER_READS = ("devices", "counts", "asked_layers")
 
 
 @target(b"SQLite format 3\0", b"CREATE TABLE ", b"result", b"measurement", b"mxtl", b"open", b"done")
@@ -222,7 +222,7 @@ def ledger_file(data: bytes, folder: Path) -> bool:
         for name in _LEDGER_READS:
             getattr(book, name)()
         for device, _ in book.devices():
-            book.find_lines(device), book.perf_lines(device), book.measurements(device)
+            book.layers(device), book.find_lines(device), book.perf_lines(device), book.measurements(device)
             book.states(device, True), book.states(device, False)
         device = ledger.Device("host_1", _STAMP)
         key = "4-7-7-3x3-5-7-7-1-1x1-1x1-1x1-0-NCHW-FP32-F"
@@ -234,7 +234,7 @@ def ledger_file(data: bytes, folder: Path) -> bool:
         book.fail(device, key, True, "why")
         book.retry()
         for device, _ in book.devices():
-            book.find_lines(device), book.perf_lines(device), book.measurements(device)
+            book.layers(device), book.find_lines(device), book.perf_lines(device), book.measurements(device)
         return book.path is not None
     finally:
         book.close()
@@ -244,7 +244,7 @@ _ACTIONS = (
     (db.info, {"file": ["in"]}), (db.verify, {"file": "in", "examples": 2}), (db.lookup, {"file": "in", "key": "a"}),
     (db.merge, {"out": "out", "file": ["in", "in"]}), (db.export, {"file": "in", "out": "out", "device": ""}),
     (db.diff, {"a": "in", "b": "out", "examples": 2}),
-    (db.write_page, {"file": "in", "out": "out", "list": [], "tflops": None, "gbs": None}),
+    (db.write_page, {"file": "in", "out": "out", "list": [], "device": "", "tflops": None, "gbs": None}),
     (db.import_, {"file": "in", "device": "host", "replace": True}), (db.compact, {"file": "in"}))
 
 

@@ -43,7 +43,7 @@ class Verdict(NamedTuple):
     memory: str = "buffers"
 
 
-_PROBE_FORMAT = 4
+_PROBE_FORMAT = 5
 _WORDS = ("fails", "works")  # of a verdict on disk
 _MEMORY = ("buffers", "pointers", "unfinished")
 _MAX_WHY = 4096

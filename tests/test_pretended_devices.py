@@ -7,6 +7,7 @@ any GPU know nothing of wavefronts: those of 16, 32 and 64 work-items are the sa
 from __future__ import annotations
 
 import re
+import threading
 import zlib
 from pathlib import Path
 
@@ -56,18 +57,21 @@ class Launches:
 
     def __init__(self, monkeypatch):
         self.programs = self.steps = 0
-        self.build, self.source = programs.build, programs.source
+        self.build, self.source, self.without = programs.build, programs.source, threading.local()
         monkeypatch.setattr(programs, "build", self.built)
+        monkeypatch.setattr(programs, "source", lambda file: getattr(self.without, "text", "") + self.source(file))
         for module in (preparing, solver_checks):
             monkeypatch.setattr(module, "Invoker", self.prepared(module.Invoker))
 
     def built(self, device, file, options):
-        without = NO_DOUBLE * (device.info.kind == "gpu" and not device.fp64)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(programs, "source", lambda name: without + self.source(name))
-            made = self.build(device, file, options + " -D WITHOUT_DOUBLE" * bool(without))
-            if device.info.kind == "gpu":
-                self.check_local_memory(device, f"{without}{self.source(file)}", options, file)
+        without = device.is_gpu and not device.fp64
+        self.without.text = NO_DOUBLE * without  # of this thread: programs are built by several at once
+        try:
+            made = self.build(device, file, options + " -D WITHOUT_DOUBLE" * without)
+            if device.is_gpu:
+                self.check_local_memory(device, programs.source(file), options, file)
+        finally:
+            self.without.text = ""
         return made
 
     def check_local_memory(self, device, text, options, file):

@@ -68,6 +68,7 @@ def load(str extension_path):
 
 cdef cl_int _enqueue(void* queue, void* kernel, uint32_t dims, const size_t* global_size, const size_t* local_size,
                      void** event) noexcept nogil:
+    global mx_enqueued
     cdef cl_int code
     if event != NULL:
         if untimed:  # what was enqueued before would count

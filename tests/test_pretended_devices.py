@@ -59,9 +59,16 @@ class Launches:
         self.programs = self.steps = 0
         self.build, self.source, self.without = programs.build, programs.source, threading.local()
         monkeypatch.setattr(programs, "build", self.built)
-        monkeypatch.setattr(programs, "source", lambda file: getattr(self.without, "text", "") + self.source(file))
+        monkeypatch.setattr(programs, "source", self.read)
         for module in (preparing, solver_checks):
             monkeypatch.setattr(module, "Invoker", self.prepared(module.Invoker))
+
+    def read(self, file):
+        text, self.without.text = getattr(self.without, "text", ""), ""  # not before what the file includes
+        try:
+            return text + self.source(file)
+        finally:
+            self.without.text = text
 
     def built(self, device, file, options):
         without = device.is_gpu and not device.fp64

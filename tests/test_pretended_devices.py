@@ -33,8 +33,8 @@ LIMITS = ((64, 16 << 10, False), (128, 32 << 10, False), (256, 48 << 10, True), 
           (1024, 32 << 10, True))
 EVERYWHERE = ("GemmFwdRest", "GpuImplicitGemmBwd", "GpuWinogradF2Wrw", "ConvDirectNaiveConvFwd")
 # Doors to the same kernels, and what searches.
-OTHER_DOORS = {"setters", "attributes", "find 2.0", "foreign solutions", "fused problems", "fused norms",
-               "other problems", "graph", "graph of a convolution", "graph of attention", "other graphs"}
+OTHER_DOORS = {"setters", "attributes", "find 2.0", "foreign solutions", "convolution by algorithm", "fused problems",
+               "fused norms", "other problems", "graph", "graph of a convolution", "graph of attention", "other graphs"}
 FOLDER = Path(miopyx.__file__).parent / "kernels"
 NO_DOUBLE = "#undef cl_khr_fp64\n" + "".join(f"#define double{n} no_type_of_this_device\n" for n in ("", 2, 4, 8, 16))
 

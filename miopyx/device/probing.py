@@ -123,7 +123,8 @@ def _identity(info: DeviceInfo) -> list[Any]:
 
 def _switches() -> list[str]:
     """Return the runtimes' own environment variables, with which they may fail or not."""
-    return [f"{name}={os.environ[name]}" for name in sorted(os.environ) if name.startswith(("POCL_", "CL_CONFIG_", "RUSTICL_"))]
+    return [f"{name}={os.environ[name]}" for name in sorted(os.environ)
+            if name.startswith(("POCL_", "CL_CONFIG_", "RUSTICL_"))]
 
 
 def _verdict_path(key: str) -> Path | None:

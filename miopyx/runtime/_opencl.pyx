@@ -80,8 +80,8 @@ cdef cl_int _enqueue(void* queue, void* kernel, uint32_t dims, const size_t* glo
 
 
 cdef cl_int _elapsed(void* event, double* ms) noexcept nogil:
-    """By the event's stamps, or by the host's clock where they tell no time: drivers must have them, but those of Mesa's
-    Rusticl 22.3 are 0, 1, 2 and 3 for every launch."""
+    """By the event's stamps, or by the host's clock where they tell no time: those of Mesa's Rusticl 22.3 are 0, 1, 2
+    and 3 for every launch."""
     global untimed
     cdef cl_ulong queued = 0, start = 0, end = 0
     cdef cl_int code = cl.clWaitForEvents(1, &event)
@@ -92,7 +92,8 @@ cdef cl_int _elapsed(void* event, double* ms) noexcept nogil:
             code = cl.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, 8, &end, NULL)
         if code == 0 and cl.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_QUEUED, 8, &queued, NULL) != 0:
             queued = 0
-        if code == CL_PROFILING_INFO_NOT_AVAILABLE or code == 0 and (end <= start or end - min(queued, start) < STANDING):
+        if code == CL_PROFILING_INFO_NOT_AVAILABLE or code == 0 and (
+                end <= start or end - min(queued, start) < STANDING):
             untimed, code = True, 0
             start, end = <cl_ulong> mx_enqueued, <cl_ulong> done
     cl.clReleaseEvent(event)

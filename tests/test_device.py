@@ -81,6 +81,7 @@ def install(monkeypatch):
     monkeypatch.setattr(devices, "_vendor_library", lambda platform: "")
     monkeypatch.setattr(icd, "_runtimes", [])
     monkeypatch.setattr(devices, "probe_platforms", lambda extension: probing.Verdict(True, "", 0.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: 256)
 
     def see(*fakes, failing=()):
         platforms = [SimpleNamespace(**{**vars(d.platform), "get_devices": lambda d=d: [d]}) for d in fakes]
@@ -543,6 +544,32 @@ def test_order(install):
 def test_pocls_basic_device_goes_first_where_there_is_one_core(install):
     install(pocl_device(units=1), pocl_device("basic", units=1))
     assert "-basic_" in devices.best().name
+
+
+def test_units_that_a_cpu_cannot_have_do_not_count(install, monkeypatch):
+    """Rusticl's llvmpipe has 8 on two processors."""
+    install(fake_device("llvmpipe (LLVM 19.1.7, 256 bits)", units=8), pocl_device(units=2))
+    assert devices.best().runtime == "other"
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert devices.best().runtime == "pocl"
+
+
+def test_queues_of_drivers_that_do_not_profile():
+    class Refused(Exception):
+        code = -35
+
+    def queue(context, device, properties=0):
+        if properties:
+            raise Refused
+        return context, device
+
+    opencl = SimpleNamespace(CommandQueue=queue, Error=Refused,
+                             command_queue_properties=SimpleNamespace(PROFILING_ENABLE=2),
+                             status_code=SimpleNamespace(INVALID_QUEUE_PROPERTIES=-35, INVALID_VALUE=-30))
+    assert devices._profiling_queue(opencl, 1, 2) == (1, 2)
+    Refused.code = -6  # no memory
+    with pytest.raises(Refused):
+        devices._profiling_queue(opencl, 1, 2)
 
 
 @pytest.mark.parametrize(("model", "first"), [(XEON, "intel"), ("AMD EPYC 9654", "pocl")])

@@ -18,7 +18,8 @@ from miopyx.values import config, logs
 
 FILE, OPTIONS = "layers/bias.cl", "-D ROWS=1"
 pytestmark = pytest.mark.usefixtures("keep_programs")
-FIELDS = ("file", "options", "platform", "platform version", "device", "isa", "driver", "library", "source", "binary")
+FIELDS = ("file", "options", "platform", "platform version", "device", "isa", "driver", "library", "fp64", "source",
+          "binary")
 
 
 @pytest.fixture
@@ -227,7 +228,7 @@ def test_an_entry_of_something_else_is_rebuilt(device, folder, compiled, field):
 
 def test_all_that_a_binary_depends_on_is_part_of_the_key(device):
     changes = {"platform_name": "x", "platform_version": "x", "device_name": "x", "isa": "x", "driver_version": "x",
-               "library": "x"}
+               "library": "x", "fp64": not device.info.fp64}
     heads = [programs.header(device.info._replace(**{name: value}), FILE, OPTIONS)
              for name, value in changes.items()]
     heads += [programs.header(device.info, FILE, OPTIONS), programs.header(device.info, FILE, OPTIONS + " "),

@@ -1,6 +1,6 @@
 """What can run a problem: one walk over the registry, whose answers whoever chooses shares."""
 
-from miopyx._core cimport Offer, Solver
+from miopyx._core cimport Device, Offer, Solver
 from miopyx.engine._handle cimport Handle
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.solvers.conv._base cimport ConvSolver
@@ -41,6 +41,17 @@ cdef bint _may(Solver solver, int direction, bint on_host) except -1:
     return (<ConvSolver> solver).direction == direction and (<ConvSolver> solver).on_host == on_host
 
 
+cdef object _asked(Solver solver, Device device, ConvProblem problem):
+    """An offer whose workspace is a buffer that the device can have or, as a text, why there is none."""
+    cdef object answer = solver.offer(device, problem)
+    if isinstance(answer, str):
+        return answer
+    if (<Offer?> answer).workspace > device.max_alloc and not device.is_host:
+        return (f"needs {(<Offer> answer).workspace} bytes of workspace, buffers of the device have {device.max_alloc} "
+                "at most")
+    return answer
+
+
 cdef class Survey:
     """What all solvers say of a problem on a handle's device, each asked when that is first needed, and once.
 
@@ -57,10 +68,7 @@ cdef class Survey:
         """The answer of solver i: an offer or, as a text, why not; what is off answers, too."""
         cdef object answer = self.answers[i]
         if answer is None:
-            answer = (<Solver> self.solvers[i]).offer(self.device, self.problem)
-            if not isinstance(answer, str):
-                <Offer?> answer
-            self.answers[i] = answer
+            answer = self.answers[i] = _asked(<Solver> self.solvers[i], self.device, self.problem)
         return answer
 
     cdef object answer(self, Solver solver):
@@ -69,7 +77,7 @@ cdef class Survey:
         for i in range(len(self.solvers)):
             if self.solvers[i] is solver:
                 return self.answer_at(i)
-        return solver.offer(self.device, self.problem)  # refused, or one that the registry knows by its id alone
+        return _asked(solver, self.device, self.problem)  # refused, or one that the registry knows by its id alone
 
     cdef Offer offer(self, Solver solver):
         """The offer of a solver that can run the problem and is not off, None of any other."""

@@ -94,8 +94,9 @@ def first_applicable(handle: Handle, problem: Problem) -> Invoker:
 def workspace(handle: Handle, problem: Problem) -> int:
     """Return the bytes that are enough for whatever `first_applicable` takes; no program is built."""
     offers = [solver.offer(handle.device, problem) for solver in registry.others(problem)]
-    return max([_with_parts(handle, offer).solution().workspace for offer in offers if not isinstance(offer, str)],
-               default=0)
+    sizes = [_with_parts(handle, offer).solution().workspace for offer in offers if not isinstance(offer, str)]
+    # Where no workspace is a buffer that the device can have, the call itself says so.
+    return max([size for size in sizes if size <= handle.device.max_alloc] or sizes, default=0)
 
 
 def _with_parts(handle: Handle, offer: Offer) -> Offer:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from miopyx.errors import BadParmError, MIOpenError, UnknownError, from_opencl
+from miopyx.errors import AllocFailedError, BadParmError, MIOpenError, UnknownError, from_opencl
 from miopyx.values import config
 
 from . import cuda, icd, libraries
@@ -305,6 +305,8 @@ _KIND_ORDER = {"gpu": 0, "cpu": 1, "accelerator": 2, "host": 3}
 def _rank(info: DeviceInfo) -> tuple[Any, ...]:
     """Sort key: GPUs (those with memory of their own first), CPUs, accelerators, host; more units; the runtime.
 
+    A CPU has no more units than the system has processors, whatever its driver says (Rusticl's llvmpipe: 8).
+
     Among CPU runtimes, Intel's goes first on Intel's CPUs and PoCL elsewhere: on a Xeon both reached the same rate in
     kernels with explicit vectors, but Intel's took 12 µs for a launch and its completion where PoCL's threads took 45,
     and it has half precision.  Of one runtime the newer goes first.  PoCL's `basic` device, which runs in the calling
@@ -314,7 +316,8 @@ def _rank(info: DeviceInfo) -> tuple[Any, ...]:
     runtime = 0 if info.runtime == preferred else 1 if info.runtime in ("intel", "pocl") else 2
     version = tuple(-int(part) for part in re.findall(r"\d+", info.driver_version)[:4])
     later = _in_calling_thread(info) == (info.compute_units > 1)
-    return (_KIND_ORDER[info.kind], info.host_unified, -info.compute_units, later, runtime, version,
+    units = min(info.compute_units, os.cpu_count() or 1) if info.kind == "cpu" else info.compute_units
+    return (_KIND_ORDER[info.kind], info.host_unified, -units, later, runtime, version,
             info.platform_index, info.device_index)
 
 
@@ -451,7 +454,7 @@ def _translated(detail: str) -> Iterator[Any]:
 
 
 def open_device(info: DeviceInfo) -> tuple[pyopencl.Context, pyopencl.CommandQueue]:
-    """Return a new context with the device alone and an in-order queue with profiling enabled.
+    """Return a new context with the device alone and an in-order queue, which profiles if the driver can.
 
     Raises
     ------
@@ -464,7 +467,17 @@ def open_device(info: DeviceInfo) -> tuple[pyopencl.Context, pyopencl.CommandQue
         raise BadParmError("the host has no OpenCL queue", "device", info.name)
     with _translated(info.name) as cl:
         context = cl.Context([info.handle])
-        return context, cl.CommandQueue(context, info.handle, properties=cl.command_queue_properties.PROFILING_ENABLE)
+        return context, _profiling_queue(cl, context, info.handle)
+
+
+def _profiling_queue(cl: Any, context: Any, device: Any) -> Any:
+    """Return a new in-order queue whose events carry times, where the driver has such queues."""
+    try:
+        return cl.CommandQueue(context, device, properties=cl.command_queue_properties.PROFILING_ENABLE)
+    except cl.Error as e:
+        if e.code not in (cl.status_code.INVALID_QUEUE_PROPERTIES, cl.status_code.INVALID_VALUE):
+            raise
+        return cl.CommandQueue(context, device)
 
 
 _compilers: dict[int, tuple[pyopencl.Context, int]] = {}
@@ -560,11 +573,19 @@ def queue_profiles(queue: pyopencl.CommandQueue) -> bool:
         return bool(queue.properties & cl.command_queue_properties.PROFILING_ENABLE)
 
 
+def _require_size(queue: pyopencl.CommandQueue, parameter: str, size: int) -> None:
+    limit = int(queue.device.max_mem_alloc_size)
+    if size > limit:
+        raise AllocFailedError("larger than a buffer of the device may be", parameter, f"{size} bytes",
+                               f"<= {limit} bytes")
+
+
 def upload(queue: pyopencl.CommandQueue, array: NDArray[Any]) -> pyopencl.Buffer:
     """Return a new buffer on the queue's context with the bytes of a C-contiguous array of any dtype."""
     _require_queue(queue)
     if array.nbytes == 0:
         raise BadParmError("OpenCL has no empty buffers", "array", array.shape, "at least one element")
+    _require_size(queue, "array", array.nbytes)
     with _translated(f"{array.nbytes} bytes") as cl:
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         buffer: pyopencl.Buffer = cl.Buffer(queue.context, flags, hostbuf=_as_bytes(array))
@@ -574,6 +595,7 @@ def upload(queue: pyopencl.CommandQueue, array: NDArray[Any]) -> pyopencl.Buffer
 def allocate(queue: pyopencl.CommandQueue, size: int, clear: bool) -> pyopencl.Buffer:
     """Return a new buffer of `size` bytes on the queue's context, of zeros once the queue has run if `clear`."""
     _require_queue(queue)
+    _require_size(queue, "desc", size)
     with _translated(f"{size} bytes") as cl:
         buffer: pyopencl.Buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, size)
         if clear:
@@ -600,9 +622,8 @@ def _as_bytes(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def timing_queue(queue: pyopencl.CommandQueue) -> pyopencl.CommandQueue:
-    """Return an in-order queue beside `queue`, on its context and device, whose events carry times."""
+    """Return an in-order queue beside `queue`, on its context and device, which profiles if the driver can."""
     _require_queue(queue)
     with _translated("queue") as cl:
-        profiling = cl.command_queue_properties.PROFILING_ENABLE
-        beside: pyopencl.CommandQueue = cl.CommandQueue(queue.context, queue.device, properties=profiling)
+        beside: pyopencl.CommandQueue = _profiling_queue(cl, queue.context, queue.device)
         return beside

@@ -19,12 +19,29 @@ from typing import Any
 GROUP = 16
 SIZE = 257 * GROUP
 
-# Integer and float arithmetic on one hand, local memory and a barrier on the other.  All values are exact in float.
+# Integer and float arithmetic on one hand, local memory and a barrier on the other, a struct by value that is walked
+# like those of operations in between.  All values are exact in float.
 SOURCE = """
+typedef struct {
+    long len[2];
+    long stride[2][2];
+} shape;
+
 __kernel void scale(__global const float *x, __global const int *n, __global float *y, float a)
 {
     size_t i = get_global_id(0);
     y[i] = a * x[i] + (float)(n[i] * 3 - 1);
+}
+
+__kernel void walk(__global const float *x, __global float *y, const shape s)
+{
+    long line = get_global_id(0), from = 0, to = 0;
+    for (int axis = 1; axis >= 0; axis--) {
+        from += line % s.len[axis] * s.stride[1][axis];
+        to += line % s.len[axis] * s.stride[0][axis];
+        line /= s.len[axis];
+    }
+    y[to] = x[from];
 }
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
@@ -104,12 +121,14 @@ def try_device(request: dict[str, Any], step: list[str], more: list[Callable[[],
     x = np.arange(SIZE, dtype=np.float32) - 100
     n = (np.arange(SIZE, dtype=np.int32) * 7) % 1000 - 500
     expected = np.float32(2.5) * x + (n * 3 - 1).astype(np.float32)
-    expected = expected.reshape(-1, GROUP)[:, ::-1].ravel() + np.float32(1)
+    expected = expected.reshape(-1, GROUP).T.reshape(-1, GROUP)[:, ::-1].ravel() + np.float32(1)
+    rows = SIZE // GROUP
+    shape = np.array([rows, GROUP, 1, rows, GROUP, 1], np.int64).tobytes()  # lengths, strides of y, of x: transposed
 
     def launch(program: Any, memory: tuple[Any, ...]) -> None:
-        a, b, middle, output = memory
+        a, b, middle, walked, output = memory
         launches: tuple[tuple[str, tuple[Any, ...]], ...] = (
-            ("scale", (a, b, middle, np.float32(2.5))), ("turn", (middle, output)))
+            ("scale", (a, b, middle, np.float32(2.5))), ("walk", (middle, walked, shape)), ("turn", (walked, output)))
         for name, arguments in launches:
             kernel = cl.Kernel(program, name)
             for i, value in enumerate(arguments):
@@ -119,21 +138,21 @@ def try_device(request: dict[str, Any], step: list[str], more: list[Callable[[],
     def on_pointers() -> bool:
         poison = np.full(SIZE, np.nan, np.float32)
         arrays: list[Any] = []
-        for values in (x, n, poison, poison):
+        for values in (x, n, poison, poison, poison):
             arrays.append(np.zeros(SIZE + 1, values.dtype)[1:])  # off any boundary
             arrays[-1][:] = values
         launch(program, tuple(cl.SVM(a) for a in arrays))
         queue.finish()
-        return bool((arrays[3] == expected).all())
+        return bool((arrays[4] == expected).all())
 
     def run(program: Any) -> str:
         step[0] = "running the kernels"
         inputs = [cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=a) for a in (x, n)]
         poison = np.full(SIZE, np.nan, np.float32)
-        middle, output = (cl.Buffer(context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=poison) for _ in range(2))
-        launch(program, (*inputs, middle, output))
+        outputs = [cl.Buffer(context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=poison) for _ in range(3)]
+        launch(program, (*inputs, *outputs))
         result = np.empty(SIZE, np.float32)
-        cl.enqueue_copy(queue, result, output)
+        cl.enqueue_copy(queue, result, outputs[2])
         queue.finish()
         wrong = np.flatnonzero(~(result == expected))
         if wrong.size:

@@ -43,7 +43,7 @@ class Verdict(NamedTuple):
     memory: str = "buffers"
 
 
-_PROBE_FORMAT = 4
+_PROBE_FORMAT = 5
 _WORDS = ("fails", "works")  # of a verdict on disk
 _MEMORY = ("buffers", "pointers", "unfinished")
 _MAX_WHY = 4096
@@ -123,7 +123,8 @@ def _identity(info: DeviceInfo) -> list[Any]:
 
 def _switches() -> list[str]:
     """Return the runtimes' own environment variables, with which they may fail or not."""
-    return [f"{name}={os.environ[name]}" for name in sorted(os.environ) if name.startswith(("POCL_", "CL_CONFIG_"))]
+    return [f"{name}={os.environ[name]}" for name in sorted(os.environ)
+            if name.startswith(("POCL_", "CL_CONFIG_", "RUSTICL_"))]
 
 
 def _verdict_path(key: str) -> Path | None:

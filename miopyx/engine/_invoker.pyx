@@ -26,7 +26,7 @@ from miopyx.values._lock cimport acquire, mx_lock_drop
 from miopyx.runtime._runtime cimport Program, fork_generation, require, runtime_t
 from miopyx.problem._problem cimport Problem
 
-from miopyx.errors import AllocFailedError, BadParmError, UnknownError, error
+from miopyx.errors import AllocFailedError, BadParmError, MIOpenNotImplementedError, UnknownError, error
 
 cdef enum:
     # About ten microseconds on the host: letting go of the GIL and getting it back costs as much as a tiny problem.
@@ -66,6 +66,10 @@ cdef class Invoker(Kept):
                 fill_layout(&self.slot[i].layout, problem.tensor[i], problem.rank[i])
             bytes += self.slot[i].need
         self.slot[self.count].need = self.solution.workspace
+        if self.solution.workspace > handle.device.max_alloc and not handle.device.is_host:
+            raise MIOpenNotImplementedError("the solution's workspace is larger than the device's buffers may be",
+                                            "workspace", f"{self.solution.workspace} bytes of {self.solver.name}",
+                                            f"<= {handle.device.max_alloc} bytes")
         if not handle.device.is_cpu:
             self.slot[self.count].width = WORKSPACE_ALIGNMENT
         self.quick = problem.flops < QUICK_FLOPS and bytes < QUICK_BYTES

@@ -240,8 +240,12 @@ def identity(info: DeviceInfo) -> dict[str, Any]:
 
 
 def header(info: DeviceInfo, file: str, options: str) -> bytes:
-    """Return the first lines of an entry: what the binary depends on, ``name: value`` in Python's ASCII notation."""
-    fields = {"file": file, "options": options, **identity(info), "source": _digest(source(file).encode())}
+    """Return the first lines of an entry: what the binary depends on, ``name: value`` in Python's ASCII notation.
+
+    Kernels ask for fp64, which Rusticl has or not by a variable of the environment (RUSTICL_FEATURES).
+    """
+    fields = {"file": file, "options": options, **identity(info), "fp64": info.fp64,
+              "source": _digest(source(file).encode())}
     return _MAGIC + "".join(f"{name}: {value!a}\n" for name, value in fields.items()).encode()
 
 

@@ -67,7 +67,7 @@ def _main(argv: Sequence[str] | None) -> int:
 def report() -> dict[str, Any]:
     """Return what `miopyx doctor` shows, as plain data."""
     environment = {name: os.environ[name] for name in sorted(os.environ)
-                   if name in config.VARIABLES or name.startswith(("OCL_ICD_", "OPENCL_", "POCL_"))}
+                   if name in config.VARIABLES or name.startswith(("OCL_ICD_", "OPENCL_", "POCL_", "RUSTICL_"))}
     taken, why = _taken()
     found = [{**_plain(info), "taken": info == taken, "verdict": devices.probe(info)._asdict()}
                for info in devices.candidates()]

@@ -235,6 +235,17 @@ MX_HALF_VECTORS(4)
 MX_HALF_VECTORS(8)
 MX_HALF_VECTORS(16)
 
+/* MX_PREFETCH(p, written): let a line of memory be brought in, which need not be anybody's, where the compiler can.  Not
+ * where it makes SPIR-V (Mesa's Rusticl), whose translator ends the process. */
+#if defined(__has_builtin) && !defined(__SPIRV__) && !defined(__SPIRV32__) && !defined(__SPIRV64__)
+#if __has_builtin(__builtin_prefetch)
+#define MX_PREFETCH(p, written) __builtin_prefetch((const void *)(ulong)(p), written)
+#endif
+#endif
+#ifndef MX_PREFETCH
+#define MX_PREFETCH(p, written) ((void)(p))
+#endif
+
 /* VSTORE(T)(p, i, v): VEC consecutive elements of a vector of floats (of doubles), rounded to nearest even. */
 #define MX_FLOATS(v) MX_JOIN(convert_float, VEC)(v)
 #define MX_VSTORE_half(p, i, v) MX_JOIN(vstore, VEC)(MX_JOIN(mx_half_bits, VEC)(MX_FLOATS(v)), 0, (p) + (i))

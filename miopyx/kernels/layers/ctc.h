@@ -59,5 +59,9 @@
 #define NOWHERE (-(ACC)INFINITY)
 #define LOG_SUM(n, t) (SOFTMAX ? space[s.sums + (n) * s.steps + (t)] : (ACC)0)
 
+/* What gradients are where no path goes through, of whose sum of weights that is NaN; else 0.  Not all * 0, which Mesa's
+ * compiler takes for 0. */
+#define NO_PATH(all) (isnan(all) ? (ACC)NAN : (ACC)0)
+
 /* The gradient of a class with probability y = e^e, of whose states are sure by `sure`. */
 #define GRADIENT(e, sure) (SOFTMAX ? exp(e) - (sure) : (sure) > 0 ? -(sure) * exp(-(e)) : (ACC)0)

@@ -164,21 +164,21 @@ KERNEL ctc_gradient(ARGUMENTS)
             blanks += b;
             sum += a + b;
         }
-        const ACC all = total(sum); /* NaN where no path goes through */
+        const ACC all = total(sum), none = NO_PATH(all);
         long i = 0;
         if (dc == 1)
             for (; i + VEC <= s.classes; i += VEC) {
                 V v = (V)0;
                 if (there)
-                    v = (V)(all * 0) + (SOFTMAX ? exp(classes_at(from, c, i, VEC) - less) : (V)0);
+                    v = (V)none + (SOFTMAX ? exp(classes_at(from, c, i, VEC) - less) : (V)0);
                 VSTORE(T)(to, i, v);
             }
         for (; i < s.classes; i++)
-            STORE(T)(to, i * dc, there ? all * 0 + (SOFTMAX ? exp((ACC)LOAD(T)(from, i * c) - less) : 0) : 0);
+            STORE(T)(to, i * dc, there ? none + (SOFTMAX ? exp((ACC)LOAD(T)(from, i * c) - less) : 0) : 0);
         if (!there)
             continue;
         const ACC e = (ACC)LOAD(T)(from, s.blank * c) - less;
-        STORE(T)(to, s.blank * dc, GRADIENT(e, total(blanks) / all) + all * 0);
+        STORE(T)(to, s.blank * dc, GRADIENT(e, total(blanks) / all) + none);
         for (long l = 0; l < count; l++) {
             if (links[l] % 2 == 0)
                 continue;
@@ -186,7 +186,7 @@ KERNEL ctc_gradient(ARGUMENTS)
             for (long next = l; next >= 0; next = NEXT(links[next], next))
                 sure += row[side + next];
             const ACC e1 = (ACC)LOAD(T)(from, CLASS(labels[l]) * c) - less;
-            STORE(T)(to, CLASS(labels[l]) * dc, GRADIENT(e1, sure / all) + all * 0);
+            STORE(T)(to, CLASS(labels[l]) * dc, GRADIENT(e1, sure / all) + none);
         }
     }
 }

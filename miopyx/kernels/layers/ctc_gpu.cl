@@ -174,13 +174,13 @@ KERNEL ctc_gradient(ARGUMENTS)
             others += row[side + i] = exp(row[side + i] + after[side + i] - top);
     }
     blanks = group_total(lane, me, blanks);
-    const ACC all = group_total(lane, me, others) + blanks; /* NaN where no path goes through */
+    const ACC all = group_total(lane, me, others) + blanks, none = NO_PATH(all);
     for (long i = me; i < s.classes; i += LOCAL)
-        STORE(T)(dx, i * dc, all * 0 + (SOFTMAX ? exp((ACC)LOAD(T)(x, i * c) - less) : (ACC)0));
+        STORE(T)(dx, i * dc, none + (SOFTMAX ? exp((ACC)LOAD(T)(x, i * c) - less) : (ACC)0));
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (me == 0) {
         const ACC e = (ACC)LOAD(T)(x, s.blank * c) - less;
-        STORE(T)(dx, s.blank * dc, GRADIENT(e, blanks / all) + all * 0);
+        STORE(T)(dx, s.blank * dc, GRADIENT(e, blanks / all) + none);
     }
     for (long l = me; l < count; l += LOCAL) {
         if (links[l] % 2 == 0)
@@ -189,6 +189,6 @@ KERNEL ctc_gradient(ARGUMENTS)
         for (long next = l; next >= 0; next = NEXT(links[next], next))
             sure += row[side + next];
         const ACC e = (ACC)LOAD(T)(x, CLASS(labels[l]) * c) - less;
-        STORE(T)(dx, CLASS(labels[l]) * dc, GRADIENT(e, sure / all) + all * 0);
+        STORE(T)(dx, CLASS(labels[l]) * dc, GRADIENT(e, sure / all) + none);
     }
 }

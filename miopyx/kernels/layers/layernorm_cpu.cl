@@ -103,14 +103,7 @@ static inline ACC fold(V v)
     }
 /* Memory that the next row needs: its addresses are known while this row is computed.  Beyond the last row they may be
  * anybody's, which a prefetch may name. */
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_prefetch)
-#define PREFETCH(p) __builtin_prefetch((const void *)(ulong)(p))
-#endif
-#endif
-#ifndef PREFETCH
-#define PREFETCH(p) ((void)0)
-#endif
+#define PREFETCH(p) MX_PREFETCH(p, 0)
 #define SUMS V a = (V)0, a_rest = (V)0, b = (V)0, b_rest = (V)0
 
 /* Where y and dx may go past the caches. */

@@ -202,14 +202,7 @@ static inline void finish(const mx_view *m, long row, long at, VALUE sum)
 
 #if CPU
 /* A row is far from the next one in memory, and a work-item reads too little of it for the processor to foresee it. */
-#ifdef __has_builtin
-#if __has_builtin(__builtin_prefetch)
-#define PREFETCH(p) __builtin_prefetch((const void *)(size_t)(p))
-#endif
-#endif
-#ifndef PREFETCH
-#define PREFETCH(p) (void)(p)
-#endif
+#define PREFETCH(p) MX_PREFETCH(p, 0)
 
 /* Let term of one row and finish of another be read soon. */
 static inline void prefetch_rows(const mx_view *m, long row, long finished, long at)

@@ -85,14 +85,7 @@ typedef V vec;
 
 /* What rows read besides the states comes from far away, a line of each row and gate, so it is asked for before the
  * product: without this the cores wait for it a fifth of the time. */
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_prefetch)
-#define PREFETCH(p) __builtin_prefetch((const void *)(ulong)(p))
-#endif
-#endif
-#ifndef PREFETCH
-#define PREFETCH(p)
-#endif
+#define PREFETCH(p) MX_PREFETCH(p, 0)
 #if FAR
 #define FETCH_NEXT(p) PREFETCH(p)
 #else

@@ -100,14 +100,7 @@ static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, EPILOGUE_PARA
 #define DIRECT (WHOLE && MX_TYPE(OUT_TYPE) == MX_TYPE(ACC))
 
 /* Lines that will be written come into the cache while the sums are made: a fifth of the time where these are short. */
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_prefetch)
-#define PREFETCH(p) __builtin_prefetch((const void *)(ulong)(p), 1)
-#endif
-#endif
-#ifndef PREFETCH
-#define PREFETCH(p)
-#endif
+#define PREFETCH(p) MX_PREFETCH(p, 1)
 
 #ifdef EPILOGUE
 #define STORE_TILE(ROWS, V)                                                                       \

@@ -292,14 +292,7 @@ NOINLINE void store(__global STORAGE(W_TYPE) *restrict W, const vec *restrict su
 
 /* Brings in what a tile will be stored to, so that the stores at the end do not wait for memory.  A tile at a tap asks
  * for a share of what all taps store to. */
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_prefetch)
-#define PREFETCH(p) __builtin_prefetch((const void *)(ulong)(p), 1)
-#endif
-#endif
-#ifndef PREFETCH
-#define PREFETCH(p) ((void)0)
-#endif
+#define PREFETCH(p) MX_PREFETCH(p, 1)
 static inline void prefetch(__global STORAGE(W_TYPE) *W, const mx_weights *g, const mx_chunk *c, long i, long tap)
 {
     const long taps = volume(g->taps);

@@ -1,0 +1,208 @@
+"""GPUs that are only pretended: small work-groups, little local memory, no fp64, small buffers.
+
+What solvers launch there fits, uses no type that the device lacks, and is right on the CPU that plays it.  Kernels for
+any GPU know nothing of wavefronts: those of 16, 32 and 64 work-items are the same to them.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pyopencl as cl
+import pytest
+import solver_checks
+from cases_reader import conv_cases
+from random_operations import OPERATIONS
+from solver_checks import Example, check, problem_of
+
+import miopyx
+from miopyx import ReduceTensorDescriptor, TensorDescriptor
+from miopyx._core import KernelSpec, Solution, Step
+from miopyx.choose import preparing
+from miopyx.choose._survey import Survey
+from miopyx.errors import AllocFailedError, MIOpenNotImplementedError
+from miopyx.runtime import programs
+from miopyx.solvers import registry
+
+# Work-items of a group, bytes of local memory, fp64.
+LIMITS = ((64, 16 << 10, False), (128, 32 << 10, False), (256, 48 << 10, True), (512, 64 << 10, False),
+          (1024, 32 << 10, True))
+EVERYWHERE = ("GemmFwdRest", "GpuImplicitGemmBwd", "GpuWinogradF2Wrw", "ConvDirectNaiveConvFwd")
+# Doors to the same kernels, and what searches.
+OTHER_DOORS = {"setters", "attributes", "find 2.0", "foreign solutions", "convolution by algorithm", "fused problems",
+               "fused norms", "other problems", "graph", "graph of a convolution", "graph of attention", "other graphs"}
+FOLDER = Path(miopyx.__file__).parent / "kernels"
+NO_DOUBLE = "#undef cl_khr_fp64\n" + "".join(f"#define double{n} no_type_of_this_device\n" for n in ("", 2, 4, 8, 16))
+
+
+def played(limits):
+    """The fields of a GPU with 32-bit addresses whose largest buffer is a quarter of its memory."""
+    items, local_mem, fp64 = limits
+    return {"kind": "gpu", "runtime": "other", "isa": "", "max_work_group_size": items, "local_mem": local_mem,
+            "fp64": fp64, "fp16": False, "global_mem": (4 << 30) - 1, "max_alloc": 1 << 30,
+            "extensions": frozenset({"cl_khr_fp64"} if fp64 else ())}
+
+
+@pytest.fixture(params=LIMITS, ids=lambda limits: f"{limits[0]} items")
+def small_gpu(request, opencl_name, pretend):
+    return pretend(opencl_name, **played(request.param))
+
+
+class Launches:
+    """What pretended devices build and launch, each checked against what they can."""
+
+    def __init__(self, monkeypatch):
+        self.programs = self.steps = 0
+        self.build, self.source, self.without = programs.build, programs.source, threading.local()
+        monkeypatch.setattr(programs, "build", self.built)
+        monkeypatch.setattr(programs, "source", self.read)
+        for module in (preparing, solver_checks):
+            monkeypatch.setattr(module, "Invoker", self.prepared(module.Invoker))
+
+    def read(self, file):
+        text, self.without.text = getattr(self.without, "text", ""), ""  # not before what the file includes
+        try:
+            return text + self.source(file)
+        finally:
+            self.without.text = text
+
+    def built(self, device, file, options):
+        without = device.is_gpu and not device.fp64
+        self.without.text = NO_DOUBLE * without  # of this thread: programs are built by several at once
+        try:
+            made = self.build(device, file, options + " -D WITHOUT_DOUBLE" * without)
+            if device.is_gpu:
+                self.check_local_memory(device, programs.source(file), options, file)
+        finally:
+            self.without.text = ""
+        return made
+
+    def check_local_memory(self, device, text, options, file):
+        again = cl.Program(device.context, text).build([*options.split(), "-cl-opt-disable"])
+        for kernel in again.all_kernels():
+            used = kernel.get_work_group_info(cl.kernel_work_group_info.LOCAL_MEM_SIZE, device.info.handle)
+            assert used <= device.local_mem, f"{file}, {options}: {used} bytes of local memory"
+        self.programs += 1
+
+    def prepared(self, Invoker):
+        def make(handle, offer, config=None):
+            made = Invoker(handle, offer, config)
+            self.check(handle.device, made.solution)
+            return made
+        return make
+
+    def check(self, device, solution):
+        assert solution.workspace <= device.max_alloc
+        for step in solution.steps:
+            if step.spec is not None:
+                assert step.group <= device.max_work_group, step.spec
+                self.steps += 1
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    return Launches(monkeypatch)
+
+
+def test_groups_fit(small_gpu):
+    """Every launch of every solver, and the families for any GPU are all there."""
+    device, seen = small_gpu.device, set()
+    for case in conv_cases():
+        for dtype, layout in (("float32", "packed"), ("float16", "channels last")):
+            for direction in range(3):
+                problem = problem_of(case, dtype, layout, direction)
+                for solver in registry.CONV:
+                    if solver.why_not(device, problem) is None:
+                        seen.add(solver.name)
+                        groups = [step.group for step in solver.solution(device, problem).steps]
+                        assert max(groups) <= device.max_work_group, (solver.name, case.text)
+    assert seen.issuperset(EVERYWHERE)
+    assert not any(name.startswith("Nv") for name in seen)
+    assert device.max_work_group < 256 or {"DepthwiseFwd", "DepthwiseBwd", "DepthwiseWrw", "FFTConvFwd"} <= seen
+
+
+def test_results(small_gpu, launches, host, rng, amount):
+    cases = conv_cases("smoke")
+    for case in (cases[int(i)] for i in rng.permutation(len(cases))[:amount(1, 4)]):
+        example = Example(case, "float32", "packed", rng, host)
+        for direction in range(3):
+            able = [s for s in registry.CONV if not s.last_resort
+                    and s.why_not(small_gpu.device, example.problem(direction)) is None]
+            assert able
+            for solver in able:
+                launches.check(small_gpu.device, solver.solution(small_gpu.device, example.problem(direction)))
+                check(small_gpu, example, direction, solver, rng)
+
+
+@pytest.mark.some(8)
+@pytest.mark.parametrize("name", [name for name in OPERATIONS if name not in OTHER_DOORS])
+def test_operations(small_gpu, launches, name, seed, amount):
+    """Random problems of each operation, compared with NumPy's results in float64."""
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    for _ in range(amount(1, 10)):
+        try:
+            with np.errstate(all="ignore"):
+                OPERATIONS[name](small_gpu, rng)
+        except pytest.skip.Exception:  # nothing to compute, or no NumPy type for it
+            continue
+
+
+def test_a_launch_that_does_not_fit_is_seen(small_gpu, launches, rng):
+    """Of the checks above: a group of one work-item more, local memory, a double."""
+    device = small_gpu.device
+    step = Step(KernelSpec("conv/naive.cl", "none"), (), (2 * device.max_work_group,), (2 * device.max_work_group,))
+    with pytest.raises(AssertionError):
+        launches.check(device, Solution([step]))
+    text = f"kernel void k(global float *y) {{ local float a[{device.local_mem // 4 + 1}]; a[0] = y[0]; y[1] = a[0]; }}"
+    with pytest.raises(AssertionError, match="local memory"):
+        launches.check_local_memory(device, text, "", "")
+    text = "kernel void k(global double *y) { y[0] = 1; }"
+    if not device.fp64:
+        with pytest.raises(cl.RuntimeError):
+            launches.check_local_memory(device, NO_DOUBLE + text, "", "")
+
+
+def test_kernels_for_any_gpu_ask_for_no_extension():
+    """No sub-groups, images, 64-bit atomics or arithmetic in half but behind a question for a maker or an extension."""
+    asked = re.compile(r"\b(sub_group\w*|get_sub_group\w*|image[123]d\w*|atom_\w+)\s*\(|\bsampler_t\b|cl_khr_fp16")
+    for path in sorted(FOLDER.rglob("*.cl")) + sorted(FOLDER.rglob("*.h")):
+        name = path.relative_to(FOLDER).as_posix()
+        if "nvidia" not in name and "amd" not in name:
+            assert not asked.search(path.read_text(encoding="utf-8")), name
+
+
+@pytest.fixture
+def small_buffers(opencl_name, pretend):
+    """Return a function from the bytes of a device's largest buffer to its handle."""
+    return lambda size: pretend(opencl_name, **{**played(LIMITS[2]), "max_alloc": size})
+
+
+def test_no_solver_with_a_larger_workspace(small_buffers):
+    handle = small_buffers(64)
+    refused = set()
+    for case in conv_cases("smoke"):
+        for direction in range(3):
+            survey = Survey(handle, problem_of(case, "float32", "packed", direction))
+            assert all(offer.workspace <= 64 for offer in survey.applicable())
+            refused |= {r.solver.name for r in survey.refusals() if "buffers of the device have 64 at most" in r.why}
+    assert refused
+
+
+def test_the_limit_is_named(small_buffers):
+    handle = small_buffers(64)
+    x, y = TensorDescriptor("float32", (1 << 16,)), TensorDescriptor("float32", (1,))
+    with pytest.raises(MIOpenNotImplementedError, match="<= 64 bytes"):
+        handle.reduce_tensor(ReduceTensorDescriptor("add"), x, y)
+
+
+def test_buffers_have_a_limit(opencl_handle):
+    info = opencl_handle.device.info
+    if info.max_alloc >= 1 << 46:
+        pytest.skip("the device names no limit")
+    desc = TensorDescriptor("int8", (info.max_alloc + 1,))
+    with pytest.raises(AllocFailedError, match=rf"<= {info.max_alloc} bytes"):
+        opencl_handle.empty(desc)

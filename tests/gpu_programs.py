@@ -111,10 +111,10 @@ MOST_ELEMENTS = 1 << 34
 TYPES = ("float32", "float16", "bfloat16", "float64", "int8", "float8_e4m3fnuz", "float8_e5m2fnuz")
 
 
-def convolutions() -> Iterator[ConvProblem]:
+def convolutions(lists: bool = True) -> Iterator[ConvProblem]:
     """Yield the tests' convolutions and the lists', for some batches, types and layouts; what follows some of them."""
     cases = conv_cases()
-    for line in LISTS.read_text(encoding="utf-8").splitlines():
+    for line in LISTS.read_text(encoding="utf-8").splitlines() if lists else ():
         words = line.partition("#")[0].split()
         if words:
             cases += [case_of_line(" ".join(words[1:]), n=batch) for batch in (1, 16, 64)]
@@ -259,13 +259,14 @@ def shape_of(options: str) -> str:
     return re.sub(r"\b(EPILOGUE|ACTIVATION)=[1-9]\d*", r"\1=n", options)
 
 
-def some(wanted: Wanted, rng: np.random.Generator, most: int) -> list[tuple[str, str]]:
+def some(wanted: Wanted, seed: int, most: int) -> list[tuple[str, str]]:
     """Return programs, at most so many of a file, no two of which differ in types of one size or in activations alone."""
     alike = defaultdict(lambda: defaultdict(list))
     for file, options in sorted(wanted):
         alike[file][shape_of(options)].append(options)
     drawn = []
     for file, shapes in alike.items():
+        rng = np.random.default_rng([seed, zlib.crc32(file.encode())])  # what is drawn of a file is its own matter
         for every in [list(shapes.values())[i] for i in rng.permutation(len(shapes))[:most]]:
             drawn.append((file, every[int(rng.integers(len(every)))]))
     return sorted(drawn)
@@ -455,7 +456,7 @@ def occupancy(target: Target, kernel: Kernel, items: int) -> float:
     by_registers = min(target.waves,
                        target.registers // max(target.granule, -(-kernel.vgprs // target.granule) * target.granule))
     if not target.name.startswith("gfx1") and kernel.sgprs > 80:  # 800 of a SIMD
-        by_registers = min(by_registers, 9 if kernel.sgprs <= 88 else 8 if kernel.sgprs <= 96 else 7)
+        by_registers = min(by_registers, 9 if kernel.sgprs <= 88 else 8 if kernel.sgprs <= 100 else 7)
     waves = -(-(items or kernel.largest) // target.lanes)
     groups = 4 * by_registers // waves
     if kernel.local:
@@ -491,7 +492,7 @@ def main() -> int:
     for name in options.targets or TARGETS:
         target = TARGETS[name]
         wanted = {key: groups for key, groups in collect(target, problems).items() if key[0].startswith(options.file)}
-        order = some(wanted, np.random.default_rng([options.seed, zlib.crc32(name.encode())]), options.most)
+        order = some(wanted, options.seed + zlib.crc32(name.encode()), options.most)
         if options.list:
             for file, text in order:
                 print(name, file, text, wanted[file, text])
@@ -523,6 +524,33 @@ HEADER = ("kernel                          target  programs  group  VGPRs AGPRs 
           " (Intel: GRF, SIMD)")
 
 
+# What stays as it is: file, options, reason.
+KNOWN: tuple[tuple[str, str, str], ...] = ()
+
+
+def complaints(target: Target, file: str, options: str, groups: dict[str, int], built: Built) -> list[str]:
+    """Return what is wrong with a program whose kernels are launched in groups of so many work-items."""
+    where = f"{target.name} {file} {options}"
+    if built.failed:
+        return [f"{where}: fails\n{built.said}"]
+    wrong = [f"{where}: {line}" for line in built.warnings]
+    if built.missing:
+        wrong.append(f"{where}: nobody defines {sorted(built.missing)}")
+    for entry, items in groups.items():
+        kernel = built.kernels.get(entry)
+        if kernel is None:
+            wrong.append(f"{where}: no kernel {entry}")
+            continue
+        if spills(kernel):
+            wrong.append(f"{where}: {entry} of {items}, {kernel.vgprs} registers, {kernel.vgpr_spills} spilled, "
+                         f"{kernel.scratch} bytes of scratch, SIMD{kernel.lanes}")
+        if items > (kernel.largest or items):
+            wrong.append(f"{where}: {entry} of {items}, compiled for {kernel.largest} at most")
+        if kernel.local > target.local_mem:
+            wrong.append(f"{where}: {entry} has {kernel.local} bytes of local memory")
+    return wrong
+
+
 class Report:
     """Of each kernel the worst of its programs for a target, and every program that is not as it should be."""
 
@@ -531,26 +559,10 @@ class Report:
 
     def add(self, file: str, options: str, groups: dict[str, int], built: Built) -> None:
         self.programs += 1
-        where = f"{self.target.name} {file} {options}"
-        if built.failed:
-            self.bad.append(f"{where}: fails\n{built.said}")
-            return
-        self.bad += [f"{where}: {line}" for line in built.warnings]
-        if built.missing:
-            self.bad.append(f"{where}: nobody defines {sorted(built.missing)}")
+        self.bad += complaints(self.target, file, options, groups, built)
         for entry, items in groups.items():
-            kernel = built.kernels.get(entry)
-            if kernel is None:
-                self.bad.append(f"{where}: no kernel {entry}")
-                continue
-            self.kernels[file, entry].append((kernel, items))
-            if spills(kernel):
-                self.bad.append(f"{where}: {entry} of {items}, {kernel.vgprs} registers, {kernel.vgpr_spills} spilled, "
-                                f"scratch {kernel.scratch}, SIMD{kernel.lanes}")
-            if items > (kernel.largest or items):
-                self.bad.append(f"{where}: {entry} of {items}, compiled for {kernel.largest} at most")
-            if kernel.local > self.target.local_mem:
-                self.bad.append(f"{where}: {entry} has {kernel.local} bytes of local memory")
+            if entry in built.kernels:
+                self.kernels[file, entry].append((built.kernels[entry], items))
 
     def rows(self) -> list[str]:
         rows = []

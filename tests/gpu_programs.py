@@ -58,7 +58,10 @@ LISTS = Path(__file__).parent.parent / "bench" / "convolutions.txt"
 
 # Headers hold more than each kernel uses, kernels more than some options do; compilers decide on loops.
 HARMLESS = ("-Wunused-function", "-Wunused-variable", "-Wconstant-logical-operand", "-Wpass-failed",
-            "-Wunused-but-set-variable", "-Wsometimes-uninitialized")  # a __local variable that one work-item sets for all
+            "-Wunused-but-set-variable", "-Wsometimes-uninitialized",  # a __local variable that one work-item sets for all
+            # Intel's compiler names no kinds.
+            "with constant operand", "double precision constant requires cl_khr_fp64", "unused variable",
+            "unused function")
 
 
 class Target(NamedTuple):
@@ -79,7 +82,8 @@ class Target(NamedTuple):
 
     def device(self) -> Device:
         """Return it as solvers see it."""
-        extensions = frozenset({"cl_khr_fp16", *(["cl_khr_fp64"] if self.fp64 else [])})
+        extensions = frozenset({"cl_khr_fp16", *(["cl_khr_fp64"] if self.fp64 else []),
+                                *(["cl_intel_required_subgroup_size"] if self.runtime == "intel" else [])})
         isa = self.name if self.runtime == "amd" else ""
         return Device(devices.find("host")._replace(
             name=f"{self.runtime}-{self.name}_{self.compute_units}", kind="gpu", runtime=self.runtime, isa=isa,
@@ -427,11 +431,16 @@ def _intel(target: Target, source: str, options: str, path: str) -> Built:
             found = re.search(rf"(?m)^ +{key}: +(\d+)", environment)
             return int(found[1]) if found else default
 
-        sizes = [int(size) for size in re.findall(r" size: +(\d+)", part.partition("per_thread_memory_buffers:")[2])]
+        memory = part.partition("per_thread_memory_buffers:")[2]
+        scratch = sum(map(int, re.findall(r" size: +(\d+)", memory)))
         kernels[name] = Kernel(name, number("grf_count"), vgpr_spills=int(spilled.get(name, 0)),
-                               scratch=sum(sizes), local=number("slm_size"), lanes=number("simd_size"),
-                               accesses=len(sizes))
+                               scratch=scratch, local=number("slm_size"), lanes=number("simd_size"),
+                               accesses=memory.count("private_space") + (scratch > FEW_BYTES))
     return Built(kernels, said)
+
+
+# Of an Intel thread, kept outside of its registers (4 or 8 KB) without a word of the compiler's.
+FEW_BYTES = 1024
 
 
 def _section(data: bytes, name: bytes) -> str:
@@ -467,7 +476,8 @@ def occupancy(target: Target, kernel: Kernel, items: int) -> float:
 def spills(kernel: Kernel) -> bool:
     """Whether a kernel keeps anything outside of registers.
 
-    AMD's compiler also sets memory aside for scalar registers that it then keeps in lanes of vector registers.
+    AMD's compiler also sets memory aside for scalar registers that it then keeps in lanes of vector registers; Intel's
+    now and then puts a few registers into memory rather than give a thread fewer work-items.
     """
     return bool(kernel.vgpr_spills or kernel.accesses)
 

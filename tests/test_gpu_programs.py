@@ -108,7 +108,7 @@ def test_occupancy():
     assert [waves("gfx906", n) for n in (24, 25, 64, 65, 128, 256)] == [10, 9, 4, 3, 2, 1]
     assert [waves("gfx90a", n) for n in (8, 64, 72, 128, 256, 512)] == [8, 8, 7, 4, 2, 1]
     assert [waves("gfx1030", n) for n in (64, 65, 128, 256)] == [16, 12, 8, 4]
-    assert [waves("gfx1100", n) for n in (96, 97, 192, 256)] == [16, 12, 8, 5]
+    assert [waves("gfx1100", n) for n in (96, 97, 192, 256)] == [16, 12, 8, 4]
     assert waves("gfx906", 24, 33 << 10) == 1  # one group of four waves
     assert waves("gfx1100", 24, 33 << 10) == 6  # three of eight waves for four SIMDs
     assert waves("gfx906", 24, 0, 64, 100) == 8

@@ -46,7 +46,7 @@ def build_some(name, problems, rng, most):
     return wrong, {file for file, _ in order}
 
 
-@pytest.mark.parametrize("lanes", (64, 32))
+@pytest.mark.parametrize("lanes", [64, 32])
 def test_programs_build_for_amd(rng, amount, lanes):
     """One of each file's, drawn at random, for one of the GPUs with so many lanes; with --long all."""
     need(*AMD[lanes])
@@ -88,7 +88,7 @@ DEFECTS = {
 }
 
 
-@pytest.mark.parametrize("name", ("gfx906", "gfx1100", "acm-g10"))
+@pytest.mark.parametrize("name", ["gfx906", "gfx1100", "acm-g10"])
 @pytest.mark.parametrize("what", DEFECTS)
 def test_a_defect_is_seen(monkeypatch, name, what):
     need(name)

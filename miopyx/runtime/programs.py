@@ -10,6 +10,9 @@ work-group, and takes longer over it than over the build.  So its entries are wr
 leaves the device, when another handle wants the same program, or when the process ends: not while somebody waits for
 the first result.
 
+No program is built with ``-cl-std``: OpenCL then takes the newest 1.x that the device has, which is 1.2, and kernels
+use nothing newer.
+
 The folder has sixteen parts, by the first digit of an entry's name.  A write trims its own part to a sixteenth of the
 limit, so no write looks through more than that.
 """

@@ -38,10 +38,10 @@
 
 /* sum += term, and what it amounts to. */
 #if MX_TYPE(ACC) == MX_TYPE_float
-#define ADD_TERM(sum, rest, term) MX_TWO_SUM(ACC, sum, rest, term)
+#define ADD_PRODUCT(sum, rest, term) MX_TWO_SUM(ACC, sum, rest, term)
 #define WHOLE(sum, rest) MX_TOTAL(sum, rest)
 #else
-#define ADD_TERM(sum, rest, term) (sum) += (term)
+#define ADD_PRODUCT(sum, rest, term) (sum) += (term)
 #define WHOLE(sum, rest) (sum)
 #endif
 
@@ -72,7 +72,7 @@ __kernel void conv_naive_forward(
                 long i = x_start + mx_offset(p.x, 0, c, z * p.dilation[0], r * p.dilation[1], 0);
                 long j = w_start + mx_offset(p.w, 0, c, z, r, 0);
                 for (long s = ss.x; s < ss.y; s++, i += x_tap, j += w_tap)
-                    ADD_TERM(sum, rest, (ACC)LOAD(X_TYPE)(x, i) * (ACC)LOAD(W_TYPE)(w, j));
+                    ADD_PRODUCT(sum, rest, (ACC)LOAD(X_TYPE)(x, i) * (ACC)LOAD(W_TYPE)(w, j));
             }
     y += y_offset;
     {
@@ -125,7 +125,7 @@ __kernel void conv_naive_backward_data(
                 long i = y_start + mx_offset(p.y, 0, 0, d / p.step[0], h / p.step[1], v / p.step[2]);
                 long j = w_start + mx_offset(p.w, 0, 0, z, r, s);
                 for (long k = 0; k < filters; k++, i += p.y.stride[1], j += p.w.stride[0])
-                    ADD_TERM(sum, rest, (ACC)LOAD(Y_TYPE)(y, i) * (ACC)LOAD(W_TYPE)(w, j));
+                    ADD_PRODUCT(sum, rest, (ACC)LOAD(Y_TYPE)(y, i) * (ACC)LOAD(W_TYPE)(w, j));
             }
         }
     }
@@ -163,7 +163,7 @@ __kernel void conv_naive_backward_weights(
                 long i = x_start + mx_offset(p.x, n, 0, d * p.step[0], h * p.step[1], 0);
                 long j = y_start + mx_offset(p.y, n, 0, d, h, 0);
                 for (long v = ws.x; v < ws.y; v++, i += x_step, j += y_step)
-                    ADD_TERM(sum, rest, (ACC)LOAD(X_TYPE)(x, i) * (ACC)LOAD(Y_TYPE)(y, j));
+                    ADD_PRODUCT(sum, rest, (ACC)LOAD(X_TYPE)(x, i) * (ACC)LOAD(Y_TYPE)(y, j));
             }
     w += w_offset;
     STORE_MIXED(W_TYPE, w, mx_offset(p.w, t.n, t.c, t.d, t.h, t.w), WHOLE(sum, rest), alpha, beta);

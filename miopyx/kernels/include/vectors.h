@@ -42,10 +42,13 @@ static inline long mx_grid_element(const mx_grid g, int t, INDEX i)
         return i * g.stride[t][4];
     long at = (i % (INDEX)g.len[4]) * g.stride[t][4];
     i /= (INDEX)g.len[4];
-    for (int axis = 3; axis >= 0 && i > 0; axis--) {
-        at += (i % (INDEX)g.len[axis]) * g.stride[t][axis];
-        i /= (INDEX)g.len[axis];
-    }
+    /* Unrolled: what GPUs index by a variable is in memory, for them the whole grid. */
+#pragma unroll
+    for (int axis = 3; axis >= 0; axis--)
+        if (i > 0) {
+            at += (i % (INDEX)g.len[axis]) * g.stride[t][axis];
+            i /= (INDEX)g.len[axis];
+        }
     return at;
 }
 

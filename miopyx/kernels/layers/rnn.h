@@ -36,6 +36,7 @@
 #endif
 #include "include/common.h"
 #include "include/vectors.h"
+#define ACTIVATION 0 /* of the header the logistic function alone is called */
 #include "include/activation.h"
 #include "layers/rnn_args.h"
 

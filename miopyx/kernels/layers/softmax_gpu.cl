@@ -114,7 +114,7 @@ static inline void load(vec_t held[HOLD], __global const STORAGE(T) *p, const pl
 {
 #pragma unroll
     for (int i = 0; i < HOLD; i++)
-        held[i] = get(p + min(at.lane + i * DEEP, at.count - 1) * step, aligned);
+        held[i] = get(p + min((INDEX)(at.lane + i * DEEP), at.count - 1) * step, aligned);
 }
 
 static inline void store(__global STORAGE(T) *p, const vec_t held[HOLD], const place at, long step, ACC beta,

@@ -23,10 +23,12 @@ from miopyx.values._types cimport (
     mx_tensor,
 )
 from ._base cimport DIRECT, FFT, GPU_TERMS, ConvOffer, ConvSolver, acc_size, set_offer, span, stride_of
+from .nvidia._common cimport tensor_cores
 from miopyx.solvers._tokens cimport real_token, type_token
 
 cdef enum:
     LARGEST = 64                 # points of a transform
+    LARGEST_FEW = 32             # where twice as many numbers do not fit a GPU's registers
     LINE = 64                    # bytes of a cache line
     LOCAL_BYTES = 48 << 10       # of local memory on GPUs
     ITEMS = 128                  # work-items of a GPU's group for a transform
@@ -207,8 +209,11 @@ cdef plan_t _best(Device dev, const mx_conv_problem* p) noexcept:
     cdef plan_t best, q
     cdef int64_t w = 16
     cdef double cost, least = -1
+    # 64 complex doubles are 256 registers, all that there are.  Intel's threads have 4 KB for 8 work-items and more.
+    cdef bint few = dev.is_gpu and not tensor_cores(dev) and (
+        p.w.type == MX_DOUBLE or "cl_intel_required_subgroup_size" in dev.info.extensions)
     memset(&best, 0, sizeof(best))
-    while w <= LARGEST:
+    while w <= LARGEST and not (few and w > LARGEST_FEW and least >= 0):
         q = _plan(dev, p, 1 if p.w.len[3] == 1 else w, w)
         if q.lanes > 0 and _workspace(&q) <= min(dev.max_alloc, WORKSPACE_LIMIT):
             cost = _cost(p, &q)

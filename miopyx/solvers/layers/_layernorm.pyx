@@ -33,7 +33,8 @@ cdef enum:
     MOST_BYTES = 128           # at most
     NUMBERS = 16               # that it holds where it sums columns, too
     HALVES = 2                 # bytes of 16-bit numbers
-    LARGEST = 1024             # work-items of a group
+    LARGEST = 1024             # work-items of a group,
+    LARGEST_ELSEWHERE = 512    # and where nobody measured that: 64 registers for each do not hold what it should
     STAGED = 512               # work-items of a group whose rows are on their way into local memory
     HOPPER_MEM = 226 << 10     # local memory of a group, of compute capability 9.0
     LOCAL_MEM = 96 << 10       # and of others
@@ -192,7 +193,7 @@ cdef Solution _on_gpu(Device dev, LayerNormProblem problem, mx_norm_shape* s):
     cdef const mx_layernorm_problem* p = &problem.c
     cdef bint back = p.what == MX_NORM_BACKWARD
     cdef int64_t size = type_size(<int> p.x.type), vec = 16 // size
-    cdef int64_t most = _power_of_two(min(LARGEST, dev.max_work_group))
+    cdef int64_t most = _power_of_two(min(LARGEST if tensor_cores(dev) else LARGEST_ELSEWHERE, dev.max_work_group))
     cdef int64_t local = min(TEAM, most), deep = 8, hold, count
     cdef int64_t room = (HOPPER_MEM if has_wgmma(dev) else LOCAL_MEM) - SUMS_MEM
     cdef dict defines = _defines(p)

@@ -7,6 +7,7 @@ from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._grid cimport grid_lines
 from miopyx.host._softmax cimport host_softmax
 from miopyx.values._types cimport MX_AXES, MX_DOUBLE, MX_SOFTMAX_FORWARD, mx_grid, mx_softmax_problem
+from miopyx.solvers.conv.nvidia._common cimport tensor_cores
 from miopyx.problem._softmax cimport LOG, SOFTMAX_DX, SOFTMAX_DY, SOFTMAX_X, SOFTMAX_Y, SoftmaxProblem, split_axes
 from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div, result_type
 
@@ -22,6 +23,7 @@ cdef enum:
     SMALL = 1 << 16            # up to here there is one work-group to a core
     NUMBERS = 64               # that a work-item of a GPU holds in registers, at most
     HELD = 8                   # vectors that it holds, if that is enough
+    ACROSS = 4                 # numbers of one across neighbouring sets: with 8 waves of 32 spill
     DEEPEST = 256              # work-items of a GPU that share a set
     MANY = 4096                # short sets that are worth a work-item each
     SHORT = 128                # sets that a small work-group computes on a GPU
@@ -65,6 +67,8 @@ cdef bint _held(Device dev, const mx_softmax_problem* p, const mx_grid* inside, 
     cdef int t, axis
     if grid_lines(inside) != 1 or local != DEEPEST:
         return False
+    if not along and not tensor_cores(dev):
+        vec = min(vec, <int64_t> ACROSS)
     while True:
         fits = (length if along else row) % vec == 0
         for t in range(tensors):

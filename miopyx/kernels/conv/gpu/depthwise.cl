@@ -477,7 +477,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise(
     const bool aligned = ((size_t)x % sizeof(WORD) == 0) & ((size_t)y % sizeof(WORD) == 0);
     const int top = row0 + ROW0, left = col0 + COL0 - ODD, total = (min(g.chunks, g.p - p0) - 1) * STEP_H + R;
     const int bottom = min(g.h, top + total);
-    const uint inside = idle | !aligned ? 0 : mx_mask(left, LINE, g.w);
+    const uint inside = (idle | !aligned) ? 0 : mx_mask(left, LINE, g.w);
     const mx_slot place = mx_slot_of(ring + id);
     __global const STORAGE(X_TYPE) *from = x + top * g.x_h + left * X_W;
 #pragma unroll

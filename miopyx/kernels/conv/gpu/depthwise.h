@@ -131,7 +131,7 @@ static inline mx_slot mx_slot_of(__local const void *p)
     asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(address) : "l"((ulong)p));
     return address;
 }
-#define COPY(to, from, mask, bit)                                                                         \
+#define COPY_WORD(to, from, mask, bit)                                                                         \
     asm volatile("{ .reg .pred p; .reg .b32 t; and.b32 t, %2, %3; setp.eq.u32 p, t, 0; "                  \
                  "cp.async.ca.shared.global [%0], [%1], %4, p; }" ::"r"(to), "l"((ulong)(from)), "r"(mask), \
                  "r"(1u << (bit)), "n"(sizeof(WORD)) : "memory")
@@ -141,7 +141,7 @@ typedef __local WORD *mx_slot;
 #define ARRIVED(rows)
 #define COMMIT()
 #define mx_slot_of(p) (p)
-#define COPY(to, from, mask, bit) *(to) = (mask) >> (bit) & 1u ? *(__global const WORD *)(from) : (WORD)(0)
+#define COPY_WORD(to, from, mask, bit) *(to) = (mask) >> (bit) & 1u ? *(__global const WORD *)(from) : (WORD)(0)
 #endif
 
 /* A row of `count` words, PER columns each at a stride of `stride`, into its place; zeros where `mask` has no bit. */
@@ -150,7 +150,7 @@ static inline __attribute__((always_inline)) void mx_fetch(
 {
 #pragma unroll
     for (int j = 0; j < count; j++)
-        COPY(to + j * GROUP * PLACE_STEP, from + j * PER * stride, mask, j);
+        COPY_WORD(to + j * GROUP * PLACE_STEP, from + j * PER * stride, mask, j);
 }
 
 /* Which of `count` words, the first one at column `first`, are in a row of `columns`. */

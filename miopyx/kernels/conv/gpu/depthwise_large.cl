@@ -96,7 +96,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_
         const int line = mx_quotient(i, g.by_pitch), n = mx_quotient(line, g.by_rows);
         const int row = top + line - n * g.rows, col = left + i - line * g.pitch;
         const float value = LOAD(X_TYPE)(x, n * g.x_n + min(row, g.h - 1) * g.x_h + clamp(col, 0, g.w - 1));
-        pixels[i] = as_float(as_uint(value) & ((row < g.h) & ((uint)col < (uint)g.w) ? 0xffffffffu : 0u));
+        pixels[i] = as_float(as_uint(value) & (((row < g.h) & ((uint)col < (uint)g.w)) ? 0xffffffffu : 0u));
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 

@@ -17,7 +17,7 @@ from miopyx.solvers.conv._base cimport (
     DIRECT, GPU_TERMS, INT_LIMIT, ConvSolver, channels_contiguous, rows_contiguous, stride_of, sum_terms, terms_t,
 )
 from miopyx.solvers._tokens cimport type_token
-from miopyx.solvers.conv.nvidia._common cimport divisor, mx_divisor, refuse_sizes, sum_partial
+from miopyx.solvers.conv.nvidia._common cimport divisor, mx_divisor, refuse_sizes, sum_partial, tensor_cores
 
 cdef enum:
     GROUP = 256            # work-items of a work-group
@@ -27,6 +27,7 @@ cdef enum:
     LARGE_SUMS = 64        # of a work-item
     CHANNELS_LIMIT = 32    # of a group
     COLUMNS_LIMIT = 64     # of x that a work-item holds of a row
+    REGISTERS = 216        # of 256 that a work-item fills where compilers load a whole tile at once
     UNROLLED = 25          # taps of a filter whose rows are not in a loop
     WEIGHTS_LIMIT = 8192   # floats in local memory
     SUMS_LIMIT = 50        # of backward weights that a work-item holds
@@ -77,6 +78,7 @@ cdef struct shape_t:
     bint last, depthwise, loop
     bint rolls                     # strips may be walked row by row
     bint large                     # conv/gpu/depthwise_large.cl
+    bint whole                     # tiles are loaded at once: anywhere but on NVIDIA, whose compiler was measured
     int64_t per                    # columns that are moved at once then
     int64_t widest                 # channels that one work-item may take
 
@@ -343,6 +345,7 @@ cdef class _Depthwise(ConvSolver):
         """The problem as this device's kernels see it: rows on their way need local memory."""
         cdef shape_t s = _shape(p)
         cdef tile_t t
+        s.whole = not tensor_cores(dev)
         if s.rolls:
             t = self.tile_of(p, &s)
             s.rolls = self.has_room(dev, p, &s, &t)
@@ -410,6 +413,9 @@ cdef class _DepthwiseData(_Depthwise):
         if s.loop:
             return t.th == 1 and t.tw * t.vec <= 32
         rows = _read(p, 1, t.th, p.w.len[3], 1)
+        # Of each that is read the address and the conversions, of each sum itself; as AMD's compiler was seen to do it.
+        if s.whole and rows * columns * (4 + t.inputs) + t.th * t.tw * t.vec > REGISTERS:
+            return False
         return min(rows, t.th * p.w.len[3]) * min(columns, t.tw * p.w.len[4]) * t.inputs <= 256
 
     cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:

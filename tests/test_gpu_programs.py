@@ -1,0 +1,123 @@
+"""Programs for GPUs that are not here: what solvers take for AMD's and Intel's, built by their compilers.
+
+`tests/gpu_programs.py` builds all of it, and writes bench/results/gpu-programs.txt.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import gpu_programs
+import pytest
+from gpu_programs import TARGETS, Kernel, build, collect, compiler, complaints, convolutions, occupancy, others, some
+
+from miopyx.runtime import programs
+
+AMD = {64: ("gfx906", "gfx90a", "gfx942"), 32: ("gfx1030", "gfx1100")}
+INTEL = ("skl", "tgllp", "acm-g10", "pvc")
+# What once was wrong: it did not build, or was in scratch.
+ONCE = (
+    ("layers/softmax_gpu.cl", "-D ACC=float -D ALONG=1 -D DEEP=512 -D HOLD=0 -D INDEX=long -D LOG=1 -D SCALAR=float "
+     "-D SIDE=1 -D T=half -D VEC=8", "softmax_forward"),
+    ("layers/softmax.cl", "-D ACC=float -D FORM=0 -D INDEX=long -D LOG=0 -D SCALAR=float -D T=float",
+     "softmax_backward"),
+    ("layers/activation.cl", "-D ACC=float -D ACTIVATION=1 -D INDEX=int -D LOCAL=256 -D ROWS=0 -D T=bfloat16",
+     "activation_forward"),
+)
+
+
+def need(*names):
+    """Skip the test where no compiler builds for these targets."""
+    for name in names:
+        if compiler(TARGETS[name]) is None:
+            pytest.skip("needs clang 17 or newer and ROCm's bitcode libraries" if TARGETS[name].runtime == "amd" else
+                        "needs Intel's ocloc")
+
+
+def build_some(name, problems, rng, most):
+    """Build programs of each file, and return what is wrong with them, and the files."""
+    target = TARGETS[name]
+    wanted = collect(target, problems)
+    order = some(wanted, int(rng.integers(1 << 31)), most)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        built = list(pool.map(lambda key: build(target, *key), order))
+    wrong = [line for key, one in zip(order, built, strict=True) for line in complaints(target, *key, wanted[key], one)]
+    return wrong, {file for file, _ in order}
+
+
+@pytest.mark.parametrize("lanes", [64, 32])
+def test_programs_build_for_amd(rng, amount, lanes):
+    """One of each file's, drawn at random, for one of the GPUs with so many lanes; with --long all."""
+    need(*AMD[lanes])
+    name = AMD[lanes][int(rng.integers(len(AMD[lanes])))]
+    problems = [*convolutions(lists=amount(0, 1)), *others(rng, amount(1, 10))]
+    wrong, files = build_some(name, problems, rng, amount(1, 1 << 30))
+    print(name, len(files), "files")
+    assert not wrong, "\n".join(wrong)
+    assert len(files) > 30
+    assert {"conv/gpu/implicit.cl", "conv/gpu/winograd.cl", "layers/reduce_gpu.cl", "layers/mha_gpu.cl"} <= files
+
+
+def test_programs_build_for_intel(rng, amount):
+    need(*INTEL)
+    name = INTEL[int(rng.integers(len(INTEL)))]
+    wrong, files = build_some(name, [*convolutions(lists=amount(0, 1)), *others(rng, amount(1, 10))], rng,
+                              amount(1, 1 << 30))
+    assert not wrong, "\n".join(wrong)
+    assert len(files) > 30
+
+
+@pytest.mark.parametrize(("file", "options", "entry"), ONCE, ids=[case[0] for case in ONCE])
+def test_what_once_was_wrong(file, options, entry):
+    for name in ("gfx906", "gfx1030"):
+        need(name)
+        built = build(TARGETS[name], file, options)
+        assert not complaints(TARGETS[name], file, options, {entry: 256}, built)
+
+
+DEFECTS = {
+    "fails": "__kernel void f(__global int *to) { to[0] = UNKNOWN; }",
+    "nobody defines": "int g(int); __kernel void f(__global int *to) { to[0] = g(to[1]); }",
+    "warning:": "#if UNKNOWN\n#endif\n__kernel void f(__global int *to) {}",
+    "no kernel f": "__kernel void g(__global int *to) {}",
+    "spilled": "__kernel void f(__global int *to) { int all[64]; for (int i = 0; i < 64; i++) all[i] = to[i * 5]; "
+               "for (int i = 0; i < to[0]; i++) all[to[i]] += all[to[2 * i]]; to[1] = all[to[3]]; }",
+    "compiled for": "__kernel void f(__global int *to) { to[get_local_id(0)] = 1; }",
+    "local memory": "__kernel void f(__global int *to) { __local int all[20000]; all[to[0]] = 1; to[1] = all[to[2]]; }",
+}
+
+
+@pytest.mark.parametrize("name", ["gfx906", "gfx1100", "acm-g10"])
+@pytest.mark.parametrize("what", DEFECTS)
+def test_a_defect_is_seen(monkeypatch, name, what):
+    need(name)
+    if name == "acm-g10" and what in ("nobody defines", "warning:", "compiled for"):
+        pytest.skip("Intel's compiler does not say so")
+    monkeypatch.setattr(programs, "source", lambda _: DEFECTS[what])
+    target = TARGETS[name]
+    said = "\n".join(complaints(target, "a.cl", "", {"f": 1024 if what == "compiled for" else 64},
+                                build(target, "a.cl", "")))
+    assert what in said or (what == "local memory" and "fails" in said)
+
+
+def test_occupancy():
+    def waves(name, vgprs, local=0, items=256, sgprs=0):
+        return occupancy(TARGETS[name], Kernel("f", vgprs, 0, sgprs, local=local), items)
+
+    assert [waves("gfx906", n) for n in (24, 25, 64, 65, 128, 256)] == [10, 9, 4, 3, 2, 1]
+    assert [waves("gfx90a", n) for n in (8, 64, 72, 128, 256, 512)] == [8, 8, 7, 4, 2, 1]
+    assert [waves("gfx1030", n) for n in (64, 65, 128, 256)] == [16, 12, 8, 4]
+    assert [waves("gfx1100", n) for n in (96, 97, 192, 256)] == [16, 12, 8, 4]
+    assert waves("gfx906", 24, 33 << 10) == 1  # one group of four waves
+    assert waves("gfx1100", 24, 33 << 10) == 6  # three of eight waves for four SIMDs
+    assert waves("gfx906", 24, 0, 64, 100) == 8
+    assert waves("gfx906", 128, 0, 1024) == 0  # 16 waves, room for eight
+
+
+def test_targets_are_told_apart():
+    devices = [target.device() for target in TARGETS.values()]
+    assert len({device.name for device in devices}) == len(devices)
+    assert not any(device.is_host or device.is_cpu for device in devices)
+    assert gpu_programs.shape_of("-D T=bfloat16 -D EPILOGUE=7") == gpu_programs.shape_of("-D T=half -D EPILOGUE=3")
+    assert gpu_programs.shape_of("-D T=float -D EPILOGUE=0") != gpu_programs.shape_of("-D T=half -D EPILOGUE=0")

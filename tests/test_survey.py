@@ -39,7 +39,7 @@ def test_the_survey_is_what_each_solver_says(handle, rng):
         assert pairs(handle, problem) == {s: s.why_not(handle.device, problem) for s in registry.CONV}
         seen.update(s.name for s in applicable(handle, problem))
     # Those of this kind of device and of no particular hardware have all had their turn.
-    elsewhere = ("Nv", "Cpu", "Signal") if handle.device.is_gpu else ("Nv", "Gpu", "Depthwise", "Signal")
+    elsewhere = ("Amd", "Nv", *(("Cpu", "Signal") if handle.device.is_gpu else ("Gpu", "Depthwise", "Signal")))
     expected = {s.name for s in registry.CONV if s.on_host == handle.device.is_host
                 and not s.name.startswith(elsewhere)}
     assert expected <= set(seen)
@@ -105,7 +105,7 @@ def test_a_solver_written_in_python_takes_part(handle, rng, monkeypatch):
 
 
 def test_nothing_but_solvers_is_asked(handle, rng, monkeypatch):
-    assert not switches.off()
+    assert set(switches.off().values()) == {"switched off by MIOPYX_AMD_MATRIX_CORES"}
     monkeypatch.setattr(registry, "CONV", (*registry.CONV, object()))
     for ask in (applicable, refusals):
         with pytest.raises(TypeError):

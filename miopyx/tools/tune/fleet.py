@@ -148,9 +148,10 @@ def _keep(command: list[str], stop: threading.Event) -> None:
 
 def require_address(text: str) -> None:
     """Raise BadParmError for what names no scheduler, which dask would ask for some time."""
+    comm: Any = distributed.comm
     try:
-        _, location = distributed.comm.parse_address(text)
-        port = distributed.comm.parse_host_port(location)[1]
+        _, location = comm.parse_address(text)
+        port = comm.parse_host_port(location)[1]
     except ValueError:
         port = 0
     if not 0 < port < 65536:

@@ -10,7 +10,7 @@ from fuzz import targets
 
 CORPUS = Path(__file__).parent / "fuzz" / "corpus"
 TARGETS = sorted(targets.load())
-SLOW, WAIT = 1.0, 8.0  # seconds of the processor, and in all on a busy machine, that nothing may take
+SLOW = 1.0  # seconds of the processor that nothing may take
 NUMBERS = (b"0", b"-1", b"1", b"2147483648", b"9223372036854775808", b"1e400", b"nan", b"9" * 50, b"\0", b"\xff")
 
 
@@ -26,10 +26,9 @@ def run(name, tmp_path, user_folder):
     """Return a function from bytes to whether a target read them: quickly, and raising nothing else."""
     with targets.Runner(name, tmp_path) as runner:
         def timed(data):
-            begun, then = time.process_time(), time.monotonic()
+            begun = time.process_time()
             reached = runner.run(data)
             assert time.process_time() - begun < SLOW
-            assert time.monotonic() - then < WAIT
             return reached
 
         for _, data in corpus(name)[:2]:

@@ -14,6 +14,7 @@ import logging
 import re
 import shutil
 import sys
+import time
 import warnings
 import zlib
 from collections.abc import Callable
@@ -32,6 +33,7 @@ class Target(NamedTuple):
 
 
 TARGETS: dict[str, Target] = {}
+MOST_SLEEP = 1.0  # seconds
 
 
 def target(*words: bytes) -> Callable[[Any], Any]:
@@ -71,6 +73,7 @@ class Runner:
     def __init__(self, name: str, scratch: Path) -> None:
         self.target, self.scratch, self.count = load()[name].run, scratch, 0
         self.ignored: list[BaseException] = []
+        self.slept = 0.0
         self.stack = contextlib.ExitStack()
 
     def __enter__(self) -> Runner:
@@ -81,7 +84,12 @@ class Runner:
         self.stack.enter_context(mock.patch.object(logger, "propagate", False))
         self.stack.enter_context(mock.patch.object(sys, "unraisablehook", lambda raised: self.ignored.append(
             raised.exc_value or raised.exc_type())))
+        self.stack.enter_context(mock.patch.object(time, "sleep", self._sleep))
         return self
+
+    def _sleep(self, seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.slept += seconds
+        sleep(seconds)
 
     def __exit__(self, *_: object) -> None:
         self.stack.close()
@@ -89,6 +97,7 @@ class Runner:
     def run(self, data: bytes) -> bool:
         """Return whether some bytes were read; raise what should not be."""
         self.count += 1
+        self.slept = 0.0
         folder = self.scratch / f"run-{self.count}"
         folder.mkdir()
         try:
@@ -99,6 +108,7 @@ class Runner:
             logs.forget()
         if self.ignored:
             raise self.ignored.pop()
+        require(self.slept < MOST_SLEEP, "seconds of waiting", self.slept)
         return reached
 
 

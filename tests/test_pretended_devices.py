@@ -15,7 +15,9 @@ import numpy as np
 import pyopencl as cl
 import pytest
 import solver_checks
+import test_cat
 from cases_reader import conv_cases
+from guarded import DTYPE, LAYOUTS
 from random_operations import OPERATIONS
 from solver_checks import Example, check, problem_of
 
@@ -159,6 +161,17 @@ def test_operations(small_gpu, launches, name, seed, amount):
         except MIOpenNotImplementedError as error:
             if not is_known(small_gpu.device, str(error)):
                 raise
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize("limits", LIMITS[:2], ids=lambda limits: f"{limits[0]} items")
+def test_transposed_copies_without_room_for_a_tile(opencl_name, pretend, rng, limits, dtype):
+    """One row of several was copied."""
+    DTYPE.setdefault("int64", np.dtype("i8"))
+    handle = pretend(opencl_name, **played(limits))
+    for layout in LAYOUTS:
+        test_cat.check(handle, dtype, (3, 4, 2), 2, (1, 4, 3, 1), rng, ("packed", layout, "channels last"))
 
 
 def test_a_launch_that_does_not_fit_is_seen(small_gpu, launches, rng):

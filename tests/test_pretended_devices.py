@@ -15,7 +15,9 @@ import numpy as np
 import pyopencl as cl
 import pytest
 import solver_checks
+import test_cat
 from cases_reader import conv_cases
+from guarded import DTYPE, LAYOUTS
 from random_operations import OPERATIONS
 from solver_checks import Example, check, problem_of
 
@@ -50,6 +52,13 @@ def played(limits):
 @pytest.fixture(params=LIMITS, ids=lambda limits: f"{limits[0]} items")
 def small_gpu(request, opencl_name, pretend):
     return pretend(opencl_name, **played(request.param))
+
+
+def is_known(device, refusal):
+    """Whether a device lacks what a refusal says: int32's alpha and beta are doubles, attention has groups of 256."""
+    if "work-groups or local memory too small" in refusal:
+        return device.max_work_group < 256 or device.local_mem < 48 << 10
+    return "device has no double precision" in refusal and not device.fp64
 
 
 class Launches:
@@ -149,6 +158,20 @@ def test_operations(small_gpu, launches, name, seed, amount):
                 OPERATIONS[name](small_gpu, rng)
         except pytest.skip.Exception:  # nothing to compute, or no NumPy type for it
             continue
+        except MIOpenNotImplementedError as error:
+            if not is_known(small_gpu.device, str(error)):
+                raise
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize("limits", LIMITS[:2], ids=lambda limits: f"{limits[0]} items")
+def test_transposed_copies_without_room_for_a_tile(opencl_name, pretend, rng, limits, dtype):
+    """One row of several was copied."""
+    DTYPE.setdefault("int64", np.dtype("i8"))
+    handle = pretend(opencl_name, **played(limits))
+    for layout in LAYOUTS:
+        test_cat.check(handle, dtype, (3, 4, 2), 2, (1, 4, 3, 1), rng, ("packed", layout, "channels last"))
 
 
 def test_a_launch_that_does_not_fit_is_seen(small_gpu, launches, rng):
@@ -167,12 +190,19 @@ def test_a_launch_that_does_not_fit_is_seen(small_gpu, launches, rng):
 
 
 def test_kernels_for_any_gpu_ask_for_no_extension():
-    """No sub-groups, images, 64-bit atomics or arithmetic in half but behind a question for a maker or an extension."""
-    asked = re.compile(r"\b(sub_group\w*|get_sub_group\w*|image[123]d\w*|atom_\w+)\s*\(|\bsampler_t\b|cl_khr_fp16")
+    """No sub-groups, images or 64-bit atomics."""
+    asked = re.compile(r"\b(sub_group\w*|get_sub_group\w*|image[123]d\w*|atom_\w+)\s*\(|\bsampler_t\b")
     for path in sorted(FOLDER.rglob("*.cl")) + sorted(FOLDER.rglob("*.h")):
         name = path.relative_to(FOLDER).as_posix()
         if "nvidia" not in name and "amd" not in name:
             assert not asked.search(path.read_text(encoding="utf-8")), name
+
+
+def test_one_place_prefetches():
+    """What becomes SPIR-V must not: Mesa's translator ends the process, see MX_PREFETCH."""
+    names = {path.name for suffix in ("cl", "h") for path in FOLDER.rglob(f"*.{suffix}")
+             if "__builtin_prefetch" in path.read_text(encoding="utf-8")}
+    assert names == {"common.h"}
 
 
 @pytest.fixture
@@ -193,9 +223,9 @@ def test_no_solver_with_a_larger_workspace(small_buffers):
 
 
 def test_the_limit_is_named(small_buffers):
-    handle = small_buffers(64)
+    handle = small_buffers(32)
     x, y = TensorDescriptor("float32", (1 << 16,)), TensorDescriptor("float32", (1,))
-    with pytest.raises(MIOpenNotImplementedError, match="<= 64 bytes"):
+    with pytest.raises(MIOpenNotImplementedError, match="<= 32 bytes"):
         handle.reduce_tensor(ReduceTensorDescriptor("add"), x, y)
 
 

@@ -176,7 +176,7 @@ cdef Step _step(Device dev, const mx_tensor_problem* p, int what, const mx_tenso
         value = struct_arg(&turn, sizeof(turn))
         if not dev.is_cpu:
             if dev.max_work_group < TILE * 8 or dev.local_mem < TILE * (TILE + 1) * 8:
-                turned = -1  # walked instead
+                lines *= turn.rows  # walked instead
             else:
                 spec = KernelSpec("layers/tensor_ops.cl", "tensor_turned", TURN=2, **defines)
                 return Step(spec, (*args, value, *scalars),

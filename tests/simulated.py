@@ -1,0 +1,601 @@
+"""Kernels on Oclgrind, a simulator of an OpenCL device that sees each access: `bash tests/run_simulated.sh`.
+
+    bash tests/run_simulated.sh                  all of it
+    bash tests/run_simulated.sh --quick          a few problems of each unit
+    bash tests/run_simulated.sh pooling --view gpu
+    bash tests/run_simulated.sh --share 1/4      every fourth unit
+
+Every kernel file without inline PTX runs on small problems, for CPUs and as on GPUs.  Results are compared with float64
+by the checks of the operations' own tests.  Beside that Oclgrind reports accesses outside of a buffer, races of
+work-items and of groups, barriers that not all of a group reach, private and local memory that is used before it was
+written, and wrong calls of OpenCL: each message fails the run, but those of tests/data/simulated.txt.
+
+Buffers are exactly as long as the API says, since guards around them would hide reads.
+
+Oclgrind 21.10 does not know some instructions of LLVM 14's optimiser (freeze, prefetch, scopes of pointers that do not
+alias).  So programs are built without optimisation, and a few passes that keep what a program does (values in
+registers, unrolled loops) run on their bitcode, by the LLVM library that Oclgrind uses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import ctypes
+import faulthandler
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).resolve().parent
+LIBRARY = "/usr/lib/oclgrind/liboclgrind-rt-icd.so"
+TOLERATED = HERE / "data" / "simulated.txt"
+WHY_NOT = f"needs Oclgrind ({LIBRARY}): apt-get install oclgrind"
+SECONDS = 1500  # of a unit
+SEED = 5
+VIEWS: dict[str, dict[str, Any]] = {
+    "cpu": {"kind": "cpu", "host_unified": False},
+    "cpu wide": {"kind": "cpu", "host_unified": False, "isa": "avx512"},
+    "gpu": {"kind": "gpu", "max_work_group_size": 256},
+    "small gpu": {"kind": "gpu", "max_work_group_size": 64, "local_mem": 16 << 10, "fp64": False, "fp16": False,
+                  "isa": ""},
+}
+
+
+def why_not() -> str:
+    """Return why nothing can be simulated here, or an empty text."""
+    if not os.path.exists(LIBRARY):
+        return WHY_NOT
+    try:
+        Llvm()
+    except OSError as e:
+        return f"needs LLVM 14's library, which Oclgrind uses: {e}"
+    return ""
+
+
+# ------------------------------------------------------------------------------------------------------- programs
+
+
+class Llvm:
+    """What is used of LLVM's C interface."""
+
+    PASSES = ("inline,function(sroa,early-cse,simplifycfg,loop-simplify,lcssa,loop-rotate,loop-unroll,sroa,early-cse,"
+              "instsimplify,adce,simplifycfg)")
+    UNKNOWN = "llvm.experimental.noalias", "llvm.prefetch", "llvm.assume", "llvm.lifetime"  # to Oclgrind
+    CALL, FREEZE, SPIR_KERNEL = 45, 68, 76  # LLVMOpcode, LLVMCallConv
+
+    def __init__(self) -> None:
+        self.library = ctypes.CDLL("libLLVM-14.so.1")
+
+    def call(self, name: str, *arguments: Any, gives: Any = ctypes.c_void_p) -> Any:
+        function = getattr(self.library, "LLVM" + name)
+        function.restype = gives
+        return function(*(ctypes.c_void_p(a) if isinstance(a, int) else a for a in arguments))
+
+    def each(self, what: str, of: int) -> Iterator[int]:
+        item = self.call("GetFirst" + what, of)
+        while item:
+            following = self.call("GetNext" + what, item)  # before the caller erases it
+            yield item
+            item = following
+
+    def name(self, value: int) -> str:
+        return self.call("GetValueName2", value, ctypes.byref(ctypes.c_size_t()), gives=ctypes.c_char_p).decode()
+
+    def known(self, bitcode: bytes) -> tuple[bytes, list[str]]:
+        """Return a module without what Oclgrind does not know, and the names of its kernels."""
+        buffer = self.call("CreateMemoryBufferWithMemoryRangeCopy", bitcode, ctypes.c_size_t(len(bitcode)), b"program")
+        module = ctypes.c_void_p()
+        if self.call("ParseBitcode2", buffer, ctypes.byref(module), gives=ctypes.c_int):
+            raise OSError("no bitcode")
+        error = self.call("RunPasses", module, self.PASSES.encode(), None, self.call("CreatePassBuilderOptions"))
+        if error:
+            raise OSError(self.call("GetErrorMessage", error, gives=ctypes.c_char_p).decode())
+        kernels = []
+        for function in self.each("Function", module.value):
+            if self.call("GetFunctionCallConv", function, gives=ctypes.c_uint) == self.SPIR_KERNEL:
+                kernels.append(self.name(function))
+            for block in self.each("BasicBlock", function):
+                for instruction in self.each("Instruction", block):
+                    self._replace(instruction)
+        out = self.call("WriteBitcodeToMemoryBuffer", module)
+        data = ctypes.string_at(self.call("GetBufferStart", out),
+                                self.call("GetBufferSize", out, gives=ctypes.c_size_t))
+        self.call("DisposeMemoryBuffer", out, gives=None)
+        self.call("DisposeModule", module, gives=None)
+        return data, kernels
+
+    def _replace(self, instruction: int) -> None:
+        opcode = self.call("GetInstructionOpcode", instruction, gives=ctypes.c_int)
+        if opcode == self.FREEZE:
+            self.call("ReplaceAllUsesWith", instruction, self.call("GetOperand", instruction, ctypes.c_uint(0)),
+                      gives=None)
+        elif opcode != self.CALL or not self.name(self.call("GetCalledValue", instruction)).startswith(self.UNKNOWN):
+            return
+        self.call("InstructionEraseFromParent", instruction, gives=None)
+
+
+class Programs:
+    """Builds programs for Oclgrind in place of `miopyx.runtime.programs`; knows their files and kernels."""
+
+    def __init__(self) -> None:
+        from miopyx.runtime import _opencl, programs
+
+        self.llvm, self.kernels, self.file = Llvm(), collections.defaultdict(set), ""
+        self.from_binary, self.from_source = _opencl.program_from_binary, programs._from_source
+        self.texts: dict[str, str] = {}
+        self.build, programs.build = programs.build, self._build
+        programs._from_source = self._from_source
+
+    def _build(self, device: Any, file: str, options: str) -> Any:
+        self.file = file
+        return self.build(device, file, options)
+
+    def _from_source(self, context: int, compiler: int, info: Any, text: bytes, options: str) -> Any:
+        if text.decode() == self._text(self.file):
+            text = self._lined(self.file).encode()
+        whole = self.from_source(context, compiler, info, text, options)
+        bitcode, kernels = self.llvm.known(whole.binary())
+        self.kernels[self.file].update(kernels)
+        return self.from_binary(context, compiler, bitcode, options.encode())
+
+    @staticmethod
+    def _text(file: str) -> str:
+        from miopyx.runtime import programs
+
+        return programs.source(file)
+
+    def _lined(self, file: str) -> str:
+        """The text of `programs.source` that says where its lines come from."""
+        if file not in self.texts:
+            lines = [f'#line 1 "{file}"']
+            for number, line in enumerate((kernel_folder() / file).read_text(encoding="utf-8").splitlines(), 2):
+                if line.startswith('#include "'):
+                    lines += [self._lined(line.split('"')[1]), f'#line {number} "{file}"']
+                else:
+                    lines.append(line)
+            self.texts[file] = "\n".join(lines)
+        return self.texts[file]
+
+
+def kernel_folder() -> Path:
+    from miopyx.runtime import programs
+
+    return programs.KERNELS
+
+
+def without_comments(text: str) -> str:
+    return re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
+
+
+def kernel_files() -> list[str]:
+    """Return the kernel files that need no inline PTX: none of NVIDIA's that hold some."""
+    from miopyx.runtime import programs
+
+    files = sorted(str(path.relative_to(programs.KERNELS)) for path in programs.KERNELS.rglob("*.cl"))
+    return [file for file in files
+            if "nvidia" not in file or not re.search(r"\basm\b", without_comments(programs.source(file)))]
+
+
+# ------------------------------------------------------------------------------------------------------- messages
+
+
+class Tolerated(NamedTuple):
+    kernel: str
+    message: str
+    place: str
+    reason: str
+
+
+def tolerated() -> list[Tolerated]:
+    lines = TOLERATED.read_text(encoding="utf-8").splitlines()
+    return [Tolerated(*(part.strip() for part in line.split("|"))) for line in lines
+            if line.strip() and not line.startswith("#")]
+
+
+class Message(NamedTuple):
+    """What Oclgrind says, without addresses and work-items: equal ones are one finding."""
+
+    kernel: str
+    what: str
+    places: tuple[str, ...]  # file:line
+
+    def is_tolerated(self, rows: list[Tolerated]) -> bool:
+        return any(row.kernel == self.kernel and row.message == self.what and (row.place in self.places or
+                   row.place == "" and not self.places) for row in rows)
+
+    def show(self) -> str:
+        lines = [f"{self.kernel or 'OpenCL'}: {self.what}"]
+        for place in self.places:
+            file, _, number = place.rpartition(":")
+            source = kernel_folder() / file
+            text = source.read_text(encoding="utf-8").splitlines() if source.is_file() else []
+            line = text[int(number) - 1].strip() if 0 < int(number) <= len(text) else ""
+            lines.append(f"        {place}: {line}")
+        return "\n".join(lines)
+
+
+def messages_of(log: str) -> Iterator[Message]:
+    """Read a log; a message begins at the beginning of a line and goes on in lines that begin with a tab."""
+    for block in re.split(r"\n(?=[^\s])", "\n" + log):
+        first = block.strip().split("\n")[0].strip()
+        if not first or re.fullmatch(r"\d+ warnings? generated\.", first):
+            continue
+        kernel = re.search(r"\n\tKernel:\s*(\S+)", block)
+        if kernel is None:
+            said = re.findall(r"\n\t(.*\S)", block)
+            first = "; ".join([first, *(" ".join(line.split()) for line in said)])
+        places = re.findall(r"At line (\d+)[^\n]*? of ([^\s:]+)", block)
+        yield Message(kernel[1] if kernel else "", re.sub(r"\s*\b0x[0-9a-f]+", "", first),
+                      tuple(dict.fromkeys(f"{file}:{line}" for line, file in places)))
+
+
+# -------------------------------------------------------------------------------------------------------- problems
+
+
+class Unit(NamedTuple):
+    """Problems of one process: `problems` gives pairs of a name and what runs it on a handle and its numbers."""
+
+    name: str
+    view: str
+    problems: Callable[[Any, bool], Iterator[tuple[str, Callable]]]
+
+
+def shrunk(case, groups=3, images=2, channels=19, across=40):
+    """Return a case of the same filter with less of everything else."""
+    from cases_reader import conv_case
+
+    few = min(case.groups, groups)
+    inputs, outputs = (min(c // case.groups, channels) for c in (case.c, case.k))
+    extent = [(f - 1) * d + 1 for f, d in zip(case.filter, case.dilation, strict=True)]
+    limits = [across if i == len(case.lens) - 1 else 14 for i in range(len(case.lens))]
+    lens = tuple(min(size, max(limit, e)) for size, limit, e in zip(case.lens, limits, extent, strict=True))
+    return conv_case(min(case.n, images), few * inputs, few * outputs, lens, case.filter, case.pad, case.stride,
+                     case.dilation, few, case.transposed, case.outpad)
+
+
+def convolutions(cases, names: str, most: int, layouts=("packed", "channels last"), types=("float32",)):
+    """Return problems of the solvers whose names match, where a case has `most` products at most."""
+    def problems(handle, quick):
+        import numpy as np
+        from drawn import HOST
+        from solver_checks import DIRECTIONS, Example, verify
+
+        from miopyx.solvers import registry
+
+        number = 0
+        for name, case in cases().items():
+            case = shrunk(case)
+            if case.products > most:
+                continue
+            for layout in layouts:
+                dtype = types[number % len(types)]
+                number += 1
+                if dtype == "float64" and not handle.device.fp64:
+                    continue
+                for direction in range(3):
+                    def example(rng, case=case, dtype=dtype, layout=layout):
+                        return Example(case, dtype, layout, rng, HOST(), copied=True)
+
+                    problem = example(np.random.default_rng(SEED)).problem(direction)
+                    for solver in registry.CONV:
+                        if not re.search(names, solver.name) or solver.why_not(handle.device, problem) is not None:
+                            continue
+
+                        def run(handle, rng, make=example, solver=solver, direction=direction, number=number):
+                            made = make(rng)
+                            if number % 2:
+                                verify(handle, made, direction, made.run(handle, direction, solver), solver)
+                            else:
+                                old = made.random_output(direction, rng)
+                                got = made.run(handle, direction, solver, -1.25, 0.5, old)
+                                verify(handle, made, direction, got, solver, -1.25, 0.5, old.astype(np.float64))
+                        yield f"{solver.name}: {name}, {dtype}, {layout}, {DIRECTIONS[direction]}", run
+    return problems
+
+
+def shapes_of(module: str, name: str = "SHAPES"):
+    def cases():
+        found = getattr(__import__(module), name)
+        return {key: value[-1] if isinstance(value, tuple) else value for key, value in found.items()}
+    return cases
+
+
+def listed():
+    from cases_reader import conv_cases
+
+    return {case.text: case for case in conv_cases()}
+
+
+def operation(name: str, count: int):
+    """Return random problems of an operation of tests/random_operations.py, of each type in turn."""
+    def problems(handle, quick):
+        import drawn
+        import random_operations
+
+        drawn.KNOWN[:] = ["host", handle.device.name]
+        types = [t for t in drawn.TYPES if t != "float64" or handle.device.fp64]
+        for number in range(count):
+            def run(handle, rng, number=number):
+                drawn.KIND[:] = [types[number % len(types)]]
+                random_operations.OPERATIONS[name](handle, rng)
+            yield f"{name} {number}, {types[number % len(types)]}", run
+    return problems
+
+
+ALL_TYPES = "float32", "float16", "bfloat16", "float64"
+GENERAL = "^(Gemm|ConvDirect|FFT|Cpu|Gpu|Depthwise|Signal)"
+# Operations whose kernels others have, or that compute nothing on a device.
+OTHER_DOORS = {"find 2.0", "fused problems", "fused norms", "other problems", "foreign solutions", "setters",
+               "graph", "graph of a convolution", "graph of attention", "other graphs", "attributes", "immediate",
+               "convolution by algorithm", "plan of fusion", "plan of norm", "rnn parameters", "fusion"}
+COUNTS = {"pooling": 24, "op tensor": 12, "reduce": 16, "softmax": 16, "batch norm": 16, "rnn": 6, "attention": 6,
+          "steps of rnn": 4, "dropout in rnn": 4}
+
+
+def units() -> list[Unit]:
+    import random_operations
+
+    found = []
+    for view in ("cpu", "gpu"):
+        found += [Unit(f"operation: {name}", view, operation(name, COUNTS.get(name, 8)))
+                  for name in random_operations.OPERATIONS if name not in OTHER_DOORS]
+    rows = [
+        ("conv: listed cases", "cpu", listed, GENERAL, 60_000, ALL_TYPES),
+        ("conv: listed cases", "gpu", listed, GENERAL, 20_000, ALL_TYPES),
+        ("conv: listed cases", "cpu wide", listed, GENERAL, 20_000, ALL_TYPES),
+        ("conv: listed cases", "small gpu", listed, GENERAL, 10_000, ALL_TYPES[:3]),
+        ("conv: FFT", "cpu", shapes_of("test_fft"), "^FFT", 2_000_000, ALL_TYPES),
+        ("conv: FFT", "gpu", shapes_of("test_fft"), "^FFT", 2_000_000, ALL_TYPES),
+        ("conv: grouped", "cpu", shapes_of("test_grouped_cpu"), "^CpuGrouped", 100_000, ALL_TYPES),
+        ("conv: Winograd", "cpu", shapes_of("test_winograd_cpu", "CASES"), "^CpuWinograd", 1_000_000, ALL_TYPES),
+        ("conv: Winograd of other filters", "cpu", shapes_of("test_winograd_cpu", "OTHERS"), "^CpuWinograd", 1_000_000,
+         ALL_TYPES),
+        ("conv: Winograd of volumes", "cpu", shapes_of("test_winograd_cpu", "VOLUMES"), "^CpuWinograd", 1_000_000,
+         ALL_TYPES),
+        ("conv: weights", "cpu", shapes_of("test_implicit_cpu_weights"), "^CpuImplicit", 200_000, ALL_TYPES),
+        ("conv: depthwise", "gpu", shapes_of("test_depthwise"), "^Depthwise", 400_000, ALL_TYPES[:3]),
+        ("conv: depthwise", "small gpu", shapes_of("test_depthwise"), "^Depthwise", 20_000, ALL_TYPES[:3]),
+        ("conv: signals", "gpu", shapes_of("test_signals"), "^Signal", 400_000, ALL_TYPES[:3]),
+    ]
+    for name, view, cases, names, most, types in rows:
+        found.append(Unit(name, view, convolutions(cases, names, most, types=types)))
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------- one unit
+
+
+def upload_twice() -> None:
+    """Let memory that tests upload be written once more: Oclgrind takes memory at the address of a buffer that is gone
+    for what that held, uninitialised or not.
+    """
+    from miopyx.device import devices
+
+    def upload(queue, array):
+        import pyopencl as cl
+
+        buffer = plain(queue, array)
+        cl.enqueue_copy(queue, buffer, array)
+        return buffer
+
+    plain, devices.upload = devices.upload, upload
+
+
+def handle_on(view: str):
+    """Return a handle on the simulated device, which is taken for another one."""
+    import miopyx
+    from miopyx.device import devices
+
+    known = devices.find("oclgrind")
+    find, devices.find = devices.find, lambda _: known._replace(**VIEWS[view])
+    try:
+        return miopyx.Handle("oclgrind")
+    finally:
+        devices.find = find
+
+
+def child(given: dict[str, Any]) -> None:
+    """Run a unit's problems and write what came of them, a JSON object a line."""
+    import guarded
+    import numpy as np
+    import pytest
+    from drawn import HANDLES
+
+    faulthandler.enable()
+    unit = next(u for u in units() if (u.name, u.view) == (given["name"], given["view"]))
+    built = Programs()
+    guarded.Pages.against = "end"  # buffers without guards
+    upload_twice()
+    handle = HANDLES["oclgrind"] = handle_on(unit.view)
+    log, read = Path(os.environ["OCLGRIND_LOG"]), 0
+    with open(given["out"], "a", encoding="utf-8") as out:
+        problems = list(unit.problems(handle, given["quick"]))
+        for number, (name, run) in enumerate(problems):
+            if given["text"] not in name or given["quick"] and number % -(-len(problems) // given["quick"]):
+                continue
+            begin, wrong, skipped = time.perf_counter(), "", False
+            print(json.dumps({"begin": name}), file=out, flush=True)
+            guarded.Pages.given = []
+            try:
+                with np.errstate(all="ignore"):
+                    run(handle, np.random.default_rng([SEED, zlib.crc32(name.encode())]))
+            except pytest.skip.Exception:
+                skipped = True
+            except (Exception, pytest.fail.Exception) as error:
+                wrong = traceback.format_exc() if not str(error) else f"{type(error).__name__}: {error}"
+                if given["trace"]:
+                    wrong = traceback.format_exc()
+            text = log.read_bytes()[read:] if log.exists() else b""
+            read += len(text)
+            found = collections.Counter(messages_of(text.decode("utf-8", "replace")))
+            print(json.dumps({"name": name, "wrong": wrong[-1500:], "skipped": skipped,
+                              "seconds": time.perf_counter() - begin, "messages": [[*m, n] for m, n in found.items()],
+                              "files": {file: sorted(names) for file, names in built.kernels.items()}}),
+                  file=out, flush=True)
+    os._exit(0)  # nothing of what ends with a process is looked at here
+
+
+# ---------------------------------------------------------------------------------------------------- all of them
+
+
+class Tally:
+    """What a walk reached and found."""
+
+    def __init__(self) -> None:
+        self.rows = tolerated()
+        self.units = self.problems = self.skipped = self.wrong = 0
+        self.files: dict[str, set[str]] = collections.defaultdict(set)  # names of kernels that were built
+        self.launched: dict[str, set[str]] = collections.defaultdict(set)
+        self.solvers: set[str] = set()
+        self.operations: set[str] = set()
+        self.findings: collections.Counter[Message] = collections.Counter()
+        self.tolerated: collections.Counter[Message] = collections.Counter()
+
+    def add(self, unit: Unit, lines: list[dict[str, Any]], launched: set[str]) -> list[str]:
+        """Count a unit; return what went wrong."""
+        said = []
+        self.units += 1
+        files: dict[str, list[str]] = {}
+        for line in lines:
+            if "begin" in line:
+                continue
+            self.problems += not line["skipped"]
+            self.skipped += line["skipped"]
+            kind, _, rest = unit.name.partition(": ")
+            if kind == "conv":
+                self.solvers.add(line["name"].partition(":")[0])
+            else:
+                self.operations.add(rest)
+            files |= line["files"]
+            if line["wrong"]:
+                self.wrong += 1
+                said.append(f"{line['name']}: {line['wrong']}")
+            for kernel, what, places, count in line["messages"]:
+                message = Message(kernel, what, tuple(places))
+                if message.is_tolerated(self.rows):
+                    self.tolerated[message] += count
+                else:
+                    self.findings[message] += count
+                    said.append(f"{line['name']}: {count} times {message.show()}")
+        if not lines or "begin" in lines[-1]:
+            self.wrong += 1
+            said.append(f"the process ended in {lines[-1]['begin'] if lines else 'the beginning'}")
+        for file, names in files.items():
+            self.files[file].update(names)
+            self.launched[file].update(launched & set(names))
+        return said
+
+    def table(self, whole: bool) -> str:
+        known = kernel_files()
+        reached = [file for file in known if self.launched.get(file)]
+        kernels = sum(map(len, self.launched.values()))
+        rows = [("units", self.units), ("problems", self.problems), ("problems that were skipped", self.skipped),
+                ("kernel files reached", f"{len(reached)} of {len(known)}"), ("kernels reached", kernels),
+                ("solvers of convolutions", len(self.solvers)), ("operations", len(self.operations)),
+                ("wrong results or errors", self.wrong), ("findings", len(self.findings)),
+                ("tolerated messages", len(self.tolerated))]
+        lines = [f"{name:30} {value}" for name, value in rows]
+        if whole:
+            lines += [f"not reached: {file}" for file in known if file not in reached]
+            lines += [f"not reached: {name} of {file}" for file in reached
+                      for name in sorted(self.files[file] - self.launched[file])]
+        return "\n".join(lines)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return the variables of a process that sees Oclgrind's device and no other."""
+    (folder / "vendors").mkdir()
+    (folder / "vendors" / "oclgrind.icd").write_text(LIBRARY + "\n", encoding="utf-8")
+    kept = {name: value for name, value in os.environ.items()
+            if not name.startswith(("MIOPYX_", "MIOPEN_", "OCLGRIND_", "OCL_ICD_", "PYTEST_"))}
+    return kept | {
+        "OCL_ICD_VENDORS": f"{folder / 'vendors'}/", "MIOPYX_CACHE_DIR": str(folder / "cache"),
+        "MIOPEN_USER_DB_PATH": str(folder / "databases"), "MIOPEN_DISABLE_CACHE": "1", "MIOPYX_NUM_THREADS": "1",
+        "OCLGRIND_DATA_RACES": "1", "OCLGRIND_UNINITIALIZED": "1", "OCLGRIND_CHECK_API": "1",
+        "OCLGRIND_MAX_ERRORS": "1000000", "OCLGRIND_INST_COUNTS": "1", "OCLGRIND_GLOBAL_MEM_SIZE": str(4 << 30),
+        "OCLGRIND_LOCAL_MEM_SIZE": str(48 << 10), "OCLGRIND_COMPUTE_UNITS": "2",
+        "OCLGRIND_BUILD_OPTIONS": "-debug-info-kind=line-tables-only -cl-opt-disable -disable-O0-optnone",
+    }
+
+
+def run_unit(unit: Unit, folder: Path, variables: dict[str, str], given: Any) -> tuple[list[dict[str, Any]], set[str],
+                                                                                        str]:
+    """Return the lines of a unit's process, the kernels that ran, and what it printed to stderr."""
+    out, log, printed = folder / "out", folder / "log", folder / "printed"
+    for path in (out, log, printed):
+        path.unlink(missing_ok=True)
+    request = json.dumps({"name": unit.name, "view": unit.view, "out": str(out), "quick": given.quick,
+                          "text": given.problem, "trace": given.trace})
+    with open(printed, "wb") as file:
+        child = subprocess.Popen([sys.executable, "-P", str(HERE / "simulated.py"), "--child", request],
+                                 env=variables | {"OCLGRIND_LOG": str(log)}, stdout=file, stderr=subprocess.PIPE)
+        try:
+            stderr = child.communicate(timeout=SECONDS)[1].decode("utf-8", "replace")
+        except subprocess.TimeoutExpired:
+            child.kill()
+            stderr = f"longer than {SECONDS} s"
+            child.communicate()
+    lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] if out.exists() else []
+    launched = set(re.findall(rb"Instructions executed for kernel '(\w+)'", printed.read_bytes()))
+    return lines, {name.decode() for name in launched}, stderr
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tests/run_simulated.sh", description=__doc__.split("\n")[0])
+    parser.add_argument("filter", nargs="*", help="units whose names hold one of these texts")
+    parser.add_argument("--view", nargs="+", choices=list(VIEWS), help="what the device is taken for")
+    parser.add_argument("--share", default="1/1", metavar="I/N", help="every Nth unit from the Ith on")
+    parser.add_argument("--quick", nargs="?", type=int, const=3, default=0, metavar="COUNT",
+                        help="so many problems of each unit (3)")
+    parser.add_argument("--problem", default="", metavar="TEXT", help="problems whose names hold this text")
+    parser.add_argument("--list", action="store_true", help="print the units' names")
+    parser.add_argument("--trace", action="store_true", help="print where errors come from")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    sys.path.insert(0, str(HERE))
+    if given.child:
+        child(json.loads(given.child))
+    part, _, parts = given.share.partition("/")
+    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        parser.error("--share is I/N, with I from 1 to N")
+    why = why_not()
+    if why:
+        print(why, file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="miopyx-simulated-") as name:
+        folder = Path(name)
+        variables = environment(folder)
+        os.environ |= {"MIOPYX_CACHE_DIR": str(folder / "own"), "MIOPEN_USER_DB_PATH": str(folder / "own databases")}
+        chosen = [u for u in units() if (not given.filter or any(text in u.name for text in given.filter))
+                  and (not given.view or u.view in given.view)][int(part) - 1::int(parts)]
+        if given.list:
+            print("\n".join(f"{u.view:10} {u.name}" for u in chosen))
+            return 0
+        tally, start = Tally(), time.perf_counter()
+        for unit in chosen:
+            begin = time.perf_counter()
+            lines, launched, stderr = run_unit(unit, folder, variables, given)
+            said = tally.add(unit, lines, launched)
+            if lines and "begin" in lines[-1] or not lines:
+                said.append(stderr[-1500:])
+            print(f"{unit.view:10} {unit.name:40} {sum('name' in line for line in lines):4} problems, {len(said):3} "
+                  f"wrong, {time.perf_counter() - begin:.0f} s", flush=True)
+            for text in said[:20]:
+                print("    " + text.replace("\n", "\n    "), flush=True)
+        whole = int(parts) == 1 and not given.filter and not given.view
+        print(f"\n{tally.table(whole)}\n{'seconds':30} {time.perf_counter() - start:.0f}")
+    return 1 if tally.wrong or tally.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -57,8 +57,9 @@ SLOW_FILES = {
     "test_lrn", "test_mha", "test_nvidia_emulated", "test_nvidia_pack", "test_onnx", "test_onnx_fusion",
     "test_onnx_nodes", "test_onnx_recurrent", "test_overhead", "test_pooling", "test_programs",
     "test_random_operations", "test_released", "test_second_process", "test_simulated", "test_small_gpus",
-    "test_solvers", "test_store", "test_streams", "test_system_file", "test_tensor_ops", "test_threads", "test_torch_models",
-    "test_tune", "test_tune_fleet", "test_tuning", "test_typing", "test_user_file", "test_versus", "test_winograd_cpu", "test_winograd_gpu",
+    "test_solvers", "test_store", "test_streams", "test_system_file", "test_tensor_ops", "test_threads",
+    "test_torch_models", "test_tune", "test_tune_fleet", "test_tuning", "test_typing", "test_user_file", "test_versus",
+    "test_winograd_cpu", "test_winograd_gpu",
 }
 
 

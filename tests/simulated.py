@@ -36,7 +36,7 @@ import traceback
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 LIBRARY = "/usr/lib/oclgrind/liboclgrind-rt-icd.so"
@@ -154,6 +154,8 @@ class Llvm:
 class Programs:
     """Builds programs for Oclgrind in place of `miopyx.runtime.programs`; knows their files and kernels."""
 
+    made: ClassVar[list[Programs]] = []
+
     def __init__(self) -> None:
         from miopyx.runtime import _opencl, programs
 
@@ -162,6 +164,7 @@ class Programs:
         self.texts: dict[str, str] = {}
         self.build, programs.build = programs.build, self._build
         programs._from_source = self._from_source
+        self.made.append(self)
 
     def _build(self, device: Any, file: str, options: str) -> Any:
         self.file = file
@@ -169,7 +172,7 @@ class Programs:
 
     def _from_source(self, context: int, compiler: int, info: Any, text: bytes, options: str) -> Any:
         if text.decode() == self._text(self.file):
-            text = self._lined(self.file).encode()
+            text = self.lined(self.file).encode()
         whole = self.from_source(context, compiler, info, text, options)
         bitcode, kernels = self.llvm.known(whole.binary())
         self.kernels[self.file].update(kernels)
@@ -181,13 +184,13 @@ class Programs:
 
         return programs.source(file)
 
-    def _lined(self, file: str) -> str:
+    def lined(self, file: str) -> str:
         """The text of `programs.source` that says where its lines come from."""
         if file not in self.texts:
             lines = [f'#line 1 "{file}"']
             for number, line in enumerate((kernel_folder() / file).read_text(encoding="utf-8").splitlines(), 2):
                 if line.startswith('#include "'):
-                    lines += [self._lined(line.split('"')[1]), f'#line {number} "{file}"']
+                    lines += [self.lined(line.split('"')[1]), f'#line {number} "{file}"']
                 else:
                     lines.append(line)
             self.texts[file] = "\n".join(lines)
@@ -378,6 +381,27 @@ def operation(name: str, count: int):
     return problems
 
 
+def packing(handle, quick):
+    """Return the problems of tests/test_nvidia_pack.py: kernels of NVIDIA's solvers that any device runs."""
+    import pyopencl as cl
+    import test_nvidia_pack
+
+    made = Programs.made[0]
+
+    def build(entry, **defines):
+        options = ["-cl-std=CL1.2", *(f"-D{name}={value}" for name, value in defines.items())]
+        whole = cl.Program(handle.queue.context, made.lined("conv/nvidia/pack.cl")).build(options, cache_dir=False)
+        bitcode, kernels = made.llvm.known(whole.get_info(cl.program_info.BINARIES)[0])
+        made.kernels["conv/nvidia/pack.cl"].update(kernels)
+        program = cl.Program(handle.queue.context, handle.queue.context.devices, [bitcode])
+        return cl.Kernel(program.build(), entry), handle.queue
+
+    for shape in test_nvidia_pack.SHAPES:
+        if shape[0] * shape[1] * shape[2] * shape[3] * shape[4] <= 1000:  # pack_two aborts Oclgrind
+            yield f"packing {shape}", lambda handle, rng, shape=shape: test_nvidia_pack.test_packing_and_turning(
+                build, rng, shape)
+
+
 ALL_TYPES = "float32", "float16", "bfloat16", "float64"
 GENERAL = "^(Gemm|ConvDirect|FFT|Cpu|Gpu|Depthwise|Signal)"
 NO_WINOGRAD = "^(Gemm|ConvDirect|FFT|GpuImplicit|Depthwise|Signal)"
@@ -419,6 +443,7 @@ def units() -> list[Unit]:
     ]
     for name, view, cases, names, most, types in rows:
         found.append(Unit(name, view, convolutions(cases, names, most, types=types)))
+    found.append(Unit("packing: of NVIDIA's solvers", "gpu", packing))
     return found
 
 
@@ -540,7 +565,7 @@ class Tally:
             kind, _, rest = unit.name.partition(": ")
             if kind == "conv":
                 self.solvers.add(line["name"].partition(":")[0])
-            else:
+            elif kind == "operation":
                 self.operations.add(rest)
             files |= line["files"]
             if line["wrong"]:
@@ -696,7 +721,7 @@ def main(arguments: list[str] | None = None) -> int:
                 done = future.result()
                 said = tally.add(done.unit, done.lines, done.launched)
                 if not done.lines or "begin" in done.lines[-1]:
-                    said.append(done.stderr[:1500])
+                    said.append(done.stderr[done.stderr.find("Fatal Python error"):][:1500])
                 count = sum("name" in line for line in done.lines)
                 print(f"{done.unit.view:10} {done.unit.name:40} {count:4} problems, {len(said):3} wrong, "
                       f"{done.seconds:.0f} s", flush=True)

@@ -440,7 +440,6 @@ def units() -> list[Unit]:
          ALL_TYPES),
         ("conv: weights", "cpu", shapes_of("test_implicit_cpu_weights"), "^CpuImplicit", 200_000, ALL_TYPES),
         ("conv: depthwise", "gpu", shapes_of("test_depthwise"), "^Depthwise", 400_000, ALL_TYPES[:3]),
-        ("conv: depthwise", "small gpu", shapes_of("test_depthwise"), "^Depthwise", 20_000, ALL_TYPES[:3]),
         ("conv: signals", "gpu", shapes_of("test_signals"), "^Signal", 400_000, ALL_TYPES[:3]),
     ]
     for name, view, cases, names, most, types in rows:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every kernel without PTX on Oclgrind, which sees invalid accesses, races and what was not initialised.
+# Kernels without PTX on Oclgrind, which sees invalid accesses, races and what was not initialised.
 #
 #     tests/run_simulated.sh [TEXT...] [--view cpu|gpu|...] [--share 1/4] [--quick]     --help says more
 set -euo pipefail

@@ -5,7 +5,7 @@
     bash tests/run_simulated.sh pooling --view gpu
     bash tests/run_simulated.sh --share 1/4      every fourth unit
 
-Every kernel file without inline PTX runs on small problems, for CPUs and as on GPUs.  Results are compared with float64
+Kernels without inline PTX run on small problems, for CPUs and as on GPUs.  Results are compared with float64
 by the checks of the operations' own tests.  Beside that Oclgrind reports accesses outside of a buffer, races of
 work-items and of groups, barriers that not all of a group reach, private and local memory that is used before it was
 written, and wrong calls of OpenCL: each message fails the run, but those of tests/data/simulated.txt.

@@ -53,14 +53,13 @@ SLOW_FILES = {
     "test_compiling", "test_configurations", "test_depthwise", "test_deterministic", "test_device", "test_docs",
     "test_driver", "test_driver_layers", "test_examples", "test_fft", "test_find_search", "test_float8",
     "test_gpu_benches", "test_gpu_programs", "test_grouped_cpu", "test_implicit_cpu", "test_implicit_cpu_nhwc",
-    "test_implicit_cpu_weights",
-    "test_implicit_gpu", "test_largest_errors", "test_leaks", "test_logs", "test_logs_layers", "test_long_sums",
+    "test_implicit_cpu_weights", "test_implicit_gpu", "test_largest_errors", "test_leaks", "test_logs", "test_logs_layers", "test_long_sums",
     "test_lrn", "test_mha", "test_nvidia_emulated", "test_nvidia_pack", "test_onnx", "test_onnx_fusion",
     "test_onnx_nodes", "test_onnx_recurrent", "test_overhead", "test_pooling", "test_pretended_devices",
-    "test_programs", "test_random_operations", "test_released", "test_second_process", "test_solvers", "test_store",
-    "test_streams", "test_system_file", "test_tensor_ops", "test_threads", "test_torch_models", "test_tune",
-    "test_tune_fleet", "test_tuning",
-    "test_typing", "test_user_file", "test_versus", "test_winograd_cpu", "test_winograd_gpu",
+    "test_programs", "test_random_operations", "test_released", "test_second_process", "test_simulated",
+    "test_solvers", "test_store", "test_streams", "test_system_file", "test_tensor_ops", "test_threads",
+    "test_torch_models", "test_tune", "test_tune_fleet", "test_tuning", "test_typing", "test_user_file", "test_versus",
+    "test_winograd_cpu", "test_winograd_gpu",
 }
 
 

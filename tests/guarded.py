@@ -115,12 +115,12 @@ class Guarded:
             Pages.given.append((self, self.inner.copy()))
         if self.in_place:
             return self.inner
-        self.buffer = self.handle.upload(self.memory)
+        self.buffer = self.handle.upload(self.memory if self.memory.size else np.zeros(1, np.uint8))
         return part_of(self.handle, self.buffer, self.begin, self.nbytes)
 
     def fetch(self) -> np.ndarray:
         self.fetched = True
-        if hasattr(self, "buffer"):
+        if hasattr(self, "buffer") and self.memory.size:
             self.handle.download(self.buffer, self.memory)
         assert (self.memory[:self.begin] == 0xA5).all(), "wrote before a buffer"
         assert (self.memory[self.begin + self.nbytes:] == 0xA5).all(), "wrote behind a buffer"

@@ -370,6 +370,17 @@ KERNEL reduce_across(ARGUMENTS)
                     }
                     best[v] = b;
                     places[v] = m;
+#elif EXTREME
+                    /* Two of them, which overlap; both begin with a number, since nothing is better than a NaN. */
+                    V b = best[v], odd = (V)IDENTITY;
+                    _Pragma("unroll") for (int r = 0; r < RISE; r += 2)
+                    {
+                        const V w0 = ROW(r), w1 = ROW(r + 1);
+                        JOIN(M, b, m, w0, 0);
+                        JOIN(M, odd, m, w1, 0);
+                    }
+                    JOIN(M, b, m, odd, 0);
+                    best[v] = b;
 #else
                     V b0 = ROW(0), b1 = ROW(1), b2 = ROW(2), b3 = ROW(3), b = best[v];
 #if RISE == 8

@@ -1,0 +1,740 @@
+"""Kernels on Oclgrind, a simulator of an OpenCL device that sees each access: `bash tests/run_simulated.sh`.
+
+    bash tests/run_simulated.sh                  all of it
+    bash tests/run_simulated.sh --quick          a few problems of each unit
+    bash tests/run_simulated.sh pooling --view gpu
+    bash tests/run_simulated.sh --share 1/4      every fourth unit
+
+Kernels without inline PTX run on small problems, for CPUs and as on GPUs.  Results are compared with float64
+by the checks of the operations' own tests.  Beside that Oclgrind reports accesses outside of a buffer, races of
+work-items and of groups, barriers that not all of a group reach, private and local memory that is used before it was
+written, and wrong calls of OpenCL: each message fails the run, but those of tests/data/simulated.txt.
+
+Buffers are exactly as long as the API says, since guards around them would hide reads.
+
+Oclgrind 21.10 does not know some instructions of LLVM 14's optimiser (freeze, prefetch, scopes of pointers that do not
+alias).  So programs are built without optimisation, and a few passes that keep what a program does (values in
+registers, unrolled loops) run on their bitcode, by the LLVM library that Oclgrind uses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import concurrent.futures
+import ctypes
+import faulthandler
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+HERE = Path(__file__).resolve().parent
+LIBRARY = "/usr/lib/oclgrind/liboclgrind-rt-icd.so"
+TOLERATED = HERE / "data" / "simulated.txt"
+WHY_NOT = f"needs {LIBRARY}: apt-get install oclgrind"
+SECONDS = 1500  # of a unit
+SEED = 5
+VIEWS: dict[str, dict[str, Any]] = {
+    "cpu": {"kind": "cpu", "host_unified": False},
+    "cpu wide": {"kind": "cpu", "host_unified": False, "isa": "avx512"},
+    "gpu": {"kind": "gpu", "max_work_group_size": 256},
+    "small gpu": {"kind": "gpu", "max_work_group_size": 64, "local_mem": 16 << 10, "fp64": False, "fp16": False,
+                  "isa": ""},
+}
+
+
+def why_not() -> str:
+    """Return why nothing can be simulated here, or an empty text."""
+    return "" if os.path.exists(LIBRARY) else WHY_NOT
+
+
+# ------------------------------------------------------------------------------------------------------- programs
+
+
+class Llvm:
+    """What is used of LLVM's C interface, of the library that Oclgrind has loaded."""
+
+    PASSES = ("inline,function(sroa,early-cse,simplifycfg,loop-simplify,lcssa,loop-rotate,loop-unroll,sroa,early-cse,"
+              "instsimplify,adce,simplifycfg)")
+    UNKNOWN = "llvm.experimental.noalias", "llvm.prefetch", "llvm.assume", "llvm.lifetime"  # to Oclgrind
+    CALL, SHUFFLE, FREEZE, SPIR_KERNEL = 45, 52, 68, 76  # LLVMOpcode, LLVMCallConv
+
+    def __init__(self) -> None:
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8")
+        loaded = re.search(r"\S*/libLLVM\S*", maps)
+        if loaded is None:
+            raise OSError("Oclgrind is not loaded, or has no LLVM library of its own")
+        self.library = ctypes.CDLL(loaded[0])
+
+    def call(self, name: str, *arguments: Any, gives: Any = ctypes.c_void_p) -> Any:
+        function = getattr(self.library, "LLVM" + name)
+        function.restype = gives
+        return function(*(ctypes.c_void_p(a) if isinstance(a, int) else a for a in arguments))
+
+    def each(self, what: str, of: int) -> Iterator[int]:
+        item = self.call("GetFirst" + what, of)
+        while item:
+            following = self.call("GetNext" + what, item)  # before the caller erases it
+            yield item
+            item = following
+
+    def name(self, value: int) -> str:
+        return self.call("GetValueName2", value, ctypes.byref(ctypes.c_size_t()), gives=ctypes.c_char_p).decode()
+
+    def known(self, bitcode: bytes) -> tuple[bytes, list[str]]:
+        """Return a module without what Oclgrind does not know, and the names of its kernels."""
+        buffer = self.call("CreateMemoryBufferWithMemoryRangeCopy", bitcode, ctypes.c_size_t(len(bitcode)), b"program")
+        module = ctypes.c_void_p()
+        if self.call("ParseBitcode2", buffer, ctypes.byref(module), gives=ctypes.c_int):
+            raise OSError("no bitcode")
+        error = self.call("RunPasses", module, self.PASSES.encode(), None, self.call("CreatePassBuilderOptions"))
+        if error:
+            raise OSError(self.call("GetErrorMessage", error, gives=ctypes.c_char_p).decode())
+        kernels = []
+        for function in self.each("Function", module.value):
+            if self.call("GetFunctionCallConv", function, gives=ctypes.c_uint) == self.SPIR_KERNEL:
+                kernels.append(self.name(function))
+            for block in self.each("BasicBlock", function):
+                for instruction in self.each("Instruction", block):
+                    self._replace(instruction)
+        out = self.call("WriteBitcodeToMemoryBuffer", module)
+        data = ctypes.string_at(self.call("GetBufferStart", out),
+                                self.call("GetBufferSize", out, gives=ctypes.c_size_t))
+        self.call("DisposeMemoryBuffer", out, gives=None)
+        self.call("DisposeModule", module, gives=None)
+        return data, kernels
+
+    def _by_lanes(self, shuffle: int) -> bool:
+        """Replace a shuffle, unless it copies one lane, lane by lane: Oclgrind takes wrong lanes of long vectors for
+        uninitialised, and crashes where a result is longer than what it is made of.
+        """
+        count = self.call("GetNumMaskElements", shuffle, gives=ctypes.c_uint)
+        mask = [self.call("GetMaskValue", shuffle, ctypes.c_uint(i), gives=ctypes.c_int) for i in range(count)]
+        sources = [self.call("GetOperand", shuffle, ctypes.c_uint(i)) for i in (0, 1)]
+        lanes = self.call("GetVectorSize", self.call("TypeOf", sources[0]), gives=ctypes.c_uint)
+        if count == lanes and not any(mask):
+            return False
+        builder, int32 = self.call("CreateBuilder"), self.call("Int32Type")
+        self.call("PositionBuilderBefore", builder, shuffle, gives=None)
+        self.call("SetCurrentDebugLocation2", builder, self.call("InstructionGetDebugLoc", shuffle), gives=None)
+        result = self.call("GetUndef", self.call("TypeOf", shuffle))
+        for to, source in enumerate(mask):
+            if source >= 0:
+                at, from_ = (self.call("ConstInt", int32, ctypes.c_ulonglong(i), ctypes.c_int(0))
+                             for i in (to, source % lanes))
+                lane = self.call("BuildExtractElement", builder, sources[source // lanes], from_, b"")
+                result = self.call("BuildInsertElement", builder, result, lane, at, b"")
+        self.call("DisposeBuilder", builder, gives=None)
+        self.call("ReplaceAllUsesWith", shuffle, result, gives=None)
+        return True
+
+    def _replace(self, instruction: int) -> None:
+        opcode = self.call("GetInstructionOpcode", instruction, gives=ctypes.c_int)
+        if opcode == self.SHUFFLE:
+            if not self._by_lanes(instruction):
+                return
+        elif opcode == self.FREEZE:
+            self.call("ReplaceAllUsesWith", instruction, self.call("GetOperand", instruction, ctypes.c_uint(0)),
+                      gives=None)
+        elif opcode != self.CALL or not self.name(self.call("GetCalledValue", instruction)).startswith(self.UNKNOWN):
+            return
+        self.call("InstructionEraseFromParent", instruction, gives=None)
+
+
+class Programs:
+    """Builds programs for Oclgrind in place of `miopyx.runtime.programs`; knows their files and kernels."""
+
+    made: ClassVar[list[Programs]] = []
+
+    def __init__(self) -> None:
+        from miopyx.runtime import _opencl, programs
+
+        self.llvm, self.kernels, self.file = Llvm(), collections.defaultdict(set), ""
+        self.from_binary, self.from_source = _opencl.program_from_binary, programs._from_source
+        self.texts: dict[str, str] = {}
+        self.build, programs.build = programs.build, self._build
+        programs._from_source = self._from_source
+        self.made.append(self)
+
+    def _build(self, device: Any, file: str, options: str) -> Any:
+        self.file = file
+        return self.build(device, file, options)
+
+    def _from_source(self, context: int, compiler: int, info: Any, text: bytes, options: str) -> Any:
+        if text.decode() == self._text(self.file):
+            text = self.lined(self.file).encode()
+        whole = self.from_source(context, compiler, info, text, options)
+        bitcode, kernels = self.llvm.known(whole.binary())
+        self.kernels[self.file].update(kernels)
+        return self.from_binary(context, compiler, bitcode, options.encode())
+
+    @staticmethod
+    def _text(file: str) -> str:
+        from miopyx.runtime import programs
+
+        return programs.source(file)
+
+    def lined(self, file: str) -> str:
+        """The text of `programs.source` that says where its lines come from."""
+        if file not in self.texts:
+            lines = [f'#line 1 "{file}"']
+            for number, line in enumerate((kernel_folder() / file).read_text(encoding="utf-8").splitlines(), 2):
+                if line.startswith('#include "'):
+                    lines += [self.lined(line.split('"')[1]), f'#line {number} "{file}"']
+                else:
+                    lines.append(line)
+            self.texts[file] = "\n".join(lines)
+        return self.texts[file]
+
+
+def kernel_folder() -> Path:
+    from miopyx.runtime import programs
+
+    return programs.KERNELS
+
+
+def without_comments(text: str) -> str:
+    return re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
+
+
+def kernel_files() -> list[str]:
+    """Return the kernel files that need no inline PTX: none of NVIDIA's that hold some."""
+    from miopyx.runtime import programs
+
+    files = sorted(str(path.relative_to(programs.KERNELS)) for path in programs.KERNELS.rglob("*.cl"))
+    return [file for file in files
+            if "nvidia" not in file or not re.search(r"\basm\b", without_comments(programs.source(file)))]
+
+
+# ------------------------------------------------------------------------------------------------------- messages
+
+
+class Tolerated(NamedTuple):
+    kernel: str
+    message: str
+    place: str
+    reason: str
+
+
+def tolerated() -> list[Tolerated]:
+    lines = TOLERATED.read_text(encoding="utf-8").splitlines()
+    return [Tolerated(*(part.strip() for part in line.split("|"))) for line in lines
+            if line.strip() and not line.startswith("#")]
+
+
+class Message(NamedTuple):
+    """What Oclgrind says, without addresses and work-items: equal ones are one finding."""
+
+    kernel: str
+    what: str
+    places: tuple[str, ...]  # file:line
+
+    def is_tolerated(self, rows: list[Tolerated]) -> bool:
+        return any(row.kernel == self.kernel and row.message == self.what and (row.place in self.places or
+                   (row.place == "" and not self.places)) for row in rows)
+
+    def show(self) -> str:
+        lines = [f"{self.kernel or 'OpenCL'}: {self.what}"]
+        for place in self.places:
+            file, _, number = place.rpartition(":")
+            source = kernel_folder() / file
+            text = source.read_text(encoding="utf-8").splitlines() if source.is_file() else []
+            line = text[int(number) - 1].strip() if 0 < int(number) <= len(text) else ""
+            lines.append(f"        {place}: {line}")
+        return "\n".join(lines)
+
+
+# Oclgrind calls some doubles, constants among them, uninitialised where they are rounded to half precision.
+FLAW = re.compile(r"Uninitialized value written[^|]*vstore_half(_rt[ezpn])?d", re.DOTALL)
+
+
+def messages_of(log: str) -> Iterator[Message]:
+    """Read a log; a message begins at the beginning of a line and goes on in lines that begin with a tab."""
+    for block in re.split(r"\n(?=[^\s])", "\n" + log):
+        first = block.strip().split("\n")[0].strip()
+        if not first or re.fullmatch(r"\d+ warnings? generated\.", first) or FLAW.match(block.strip()):
+            continue
+        kernel = re.search(r"\n\tKernel:\s*(\S+)", block)
+        if kernel is None:
+            said = re.findall(r"\n\t(.*\S)", block)
+            first = "; ".join([first, *(" ".join(line.split()) for line in said)])
+        places = re.findall(r"At line (\d+)[^\n]*? of ([^\s:]+)", block)
+        yield Message(kernel[1] if kernel else "", re.sub(r"\s*\b0x[0-9a-f]+", "", first),
+                      tuple(dict.fromkeys(f"{file}:{line}" for line, file in places)))
+
+
+# -------------------------------------------------------------------------------------------------------- problems
+
+
+class Unit(NamedTuple):
+    """Problems of one process: `problems` gives pairs of a name and what runs it on a handle and its numbers."""
+
+    name: str
+    view: str
+    problems: Callable[[Any, bool], Iterator[tuple[str, Callable]]]
+
+
+def shrunk(case, groups=3, images=2, channels=19, across=40):
+    """Return a case of the same filter with less of everything else."""
+    from cases_reader import conv_case
+
+    few = min(case.groups, groups)
+    inputs, outputs = (min(c // case.groups, channels) for c in (case.c, case.k))
+    extent = [(f - 1) * d + 1 for f, d in zip(case.filter, case.dilation, strict=True)]
+    limits = [across if i == len(case.lens) - 1 else 14 for i in range(len(case.lens))]
+    lens = tuple(min(size, max(limit, e)) for size, limit, e in zip(case.lens, limits, extent, strict=True))
+    return conv_case(min(case.n, images), few * inputs, few * outputs, lens, case.filter, case.pad, case.stride,
+                     case.dilation, few, case.transposed, case.outpad)
+
+
+def convolutions(cases, names: str, most: int, layouts=("packed", "channels last"), types=("float32",)):
+    """Return problems of the solvers whose names match, where a case has `most` products at most."""
+    def problems(handle, quick):
+        import numpy as np
+        from drawn import HOST
+        from solver_checks import DIRECTIONS, Example, verify
+
+        from miopyx.solvers import registry
+
+        number = 0
+        # A group of a GPU computes a whole tile, of which there are to be few.
+        less = {"channels": 7, "images": 1, "across": 12} if handle.device.is_gpu and names.startswith("^(") else {}
+        for name, case in cases().items():
+            case = shrunk(case, **less)
+            if case.products > most:
+                continue
+            for layout in layouts:
+                dtype = types[number % len(types)]
+                number += 1
+                if dtype == "float64" and not handle.device.fp64:
+                    continue
+                for direction in range(3):
+                    def example(rng, case=case, dtype=dtype, layout=layout):
+                        return Example(case, dtype, layout, rng, HOST(), copied=True)
+
+                    problem = example(np.random.default_rng(SEED)).problem(direction)
+                    for solver in registry.CONV:
+                        if not re.search(names, solver.name) or solver.why_not(handle.device, problem) is not None:
+                            continue
+
+                        def run(handle, rng, make=example, solver=solver, direction=direction, number=number):
+                            made = make(rng)
+                            if number % 2:
+                                verify(handle, made, direction, made.run(handle, direction, solver), solver)
+                            else:
+                                old = made.random_output(direction, rng)
+                                got = made.run(handle, direction, solver, -1.25, 0.5, old)
+                                verify(handle, made, direction, got, solver, -1.25, 0.5, old.astype(np.float64))
+                        yield f"{solver.name}: {name}, {dtype}, {layout}, {DIRECTIONS[direction]}", run
+    return problems
+
+
+def shapes_of(module: str, name: str = "SHAPES"):
+    def cases():
+        found = getattr(__import__(module), name)
+        return {key: value[-1] if isinstance(value, tuple) else value for key, value in found.items()}
+    return cases
+
+
+def listed(tier=None):
+    def cases():
+        from cases_reader import conv_cases
+
+        return {case.text: case for case in conv_cases(tier)}
+    return cases
+
+
+def tiny():
+    """A few tiles of Winograd's: each of its points takes a whole tile of a product on GPUs."""
+    from cases_reader import conv_case
+
+    return {"one tile": conv_case(1, 2, 3, (2, 2), (3, 3), (1, 1)), "no pad": conv_case(2, 1, 2, (6, 5), (3, 3)),
+            "edges": conv_case(1, 3, 2, (5, 6), (3, 3), (1, 1)),
+            "groups": conv_case(1, 4, 2, (3, 4), (3, 3), (1, 1), groups=2)}
+
+
+def operation(name: str, count: int):
+    """Return random problems of an operation of tests/random_operations.py, of each type in turn."""
+    def problems(handle, quick):
+        import drawn
+        import random_find2
+        import random_operations
+
+        drawn.KNOWN[:] = ["host", handle.device.name]
+        if name in SLOW:
+            for module in (random_operations, random_find2):
+                module.length = lambda rng, most: drawn.length(rng, min(most, MOST))
+        types = [t for t in drawn.TYPES if t != "float64" or handle.device.fp64]
+        for number in range(count):
+            def run(handle, rng, number=number):
+                drawn.KIND[:] = [types[number % len(types)]]
+                random_operations.OPERATIONS[name](handle, rng)
+            yield f"{name} {number}, {types[number % len(types)]}", run
+    return problems
+
+
+def packing(handle, quick):
+    """Return the problems of tests/test_nvidia_pack.py: kernels of NVIDIA's solvers that any device runs."""
+    import pyopencl as cl
+    import test_nvidia_pack
+
+    made = Programs.made[0]
+
+    def build(entry, **defines):
+        options = ["-cl-std=CL1.2", *(f"-D{name}={value}" for name, value in defines.items())]
+        whole = cl.Program(handle.queue.context, made.lined("conv/nvidia/pack.cl")).build(options, cache_dir=False)
+        bitcode, kernels = made.llvm.known(whole.get_info(cl.program_info.BINARIES)[0])
+        made.kernels["conv/nvidia/pack.cl"].update(kernels)
+        program = cl.Program(handle.queue.context, handle.queue.context.devices, [bitcode])
+        return cl.Kernel(program.build(), entry), handle.queue
+
+    for shape in test_nvidia_pack.SHAPES:
+        if shape[0] * shape[1] * shape[2] * shape[3] * shape[4] <= 1000:  # pack_two aborts Oclgrind
+            yield f"packing {shape}", lambda handle, rng, shape=shape: test_nvidia_pack.test_packing_and_turning(
+                build, rng, shape)
+
+
+ALL_TYPES = "float32", "float16", "bfloat16", "float64"
+GENERAL = "^(Gemm|ConvDirect|FFT|Cpu|Gpu|Depthwise|Signal)"
+NO_WINOGRAD = "^(Gemm|ConvDirect|FFT|GpuImplicit|Depthwise|Signal)"
+# Operations whose kernels others have, or that compute nothing on a device.
+OTHER_DOORS = {"find 2.0", "fused problems", "fused norms", "other problems", "foreign solutions", "setters",
+               "graph", "graph of a convolution", "graph of attention", "other graphs", "attributes", "immediate",
+               "convolution by algorithm", "plan of fusion", "plan of norm", "rnn parameters", "fusion"}
+COUNTS = {"pooling": 12, "op tensor": 12, "reduce": 16, "softmax": 16, "batch norm": 16, "rnn": 6, "attention": 6,
+          "steps of rnn": 3, "dropout in rnn": 3}
+MOST = 9  # of lengths of problems that take a product for each step, or each pair
+SLOW = {"rnn", "steps of rnn", "dropout in rnn", "attention"}
+
+
+def units() -> list[Unit]:
+    import random_operations
+
+    found = []
+    for view in ("cpu", "gpu"):
+        found += [Unit(f"operation: {name}", view, operation(name, COUNTS.get(name, 8)))
+                  for name in random_operations.OPERATIONS if name not in OTHER_DOORS]
+    rows = [
+        ("conv: listed cases", "cpu", listed(), GENERAL, 10_000, ALL_TYPES),
+        ("conv: listed cases", "gpu", listed("smoke"), NO_WINOGRAD, 8_000, ALL_TYPES),
+        ("conv: listed cases", "cpu wide", listed("smoke"), GENERAL, 10_000, ALL_TYPES),
+        ("conv: listed cases", "small gpu", listed("smoke"), NO_WINOGRAD, 4_000, ALL_TYPES[:3]),
+        ("conv: Winograd", "gpu", tiny, "^GpuWinograd", 10_000, ALL_TYPES),
+        ("conv: FFT", "cpu", shapes_of("test_fft"), "^FFT", 300_000, ALL_TYPES),
+        ("conv: FFT", "gpu", shapes_of("test_fft"), "^FFT", 60_000, ALL_TYPES),
+        ("conv: grouped", "cpu", shapes_of("test_grouped_cpu"), "^CpuGrouped", 100_000, ALL_TYPES),
+        ("conv: Winograd", "cpu", shapes_of("test_winograd_cpu", "CASES"), "^CpuWinograd", 1_000_000, ALL_TYPES),
+        ("conv: Winograd of other filters", "cpu", shapes_of("test_winograd_cpu", "OTHERS"), "^CpuWinograd", 1_000_000,
+         ALL_TYPES),
+        ("conv: Winograd of volumes", "cpu", shapes_of("test_winograd_cpu", "VOLUMES"), "^CpuWinograd", 1_000_000,
+         ALL_TYPES),
+        ("conv: weights", "cpu", shapes_of("test_implicit_cpu_weights"), "^CpuImplicit", 200_000, ALL_TYPES),
+        ("conv: depthwise", "gpu", shapes_of("test_depthwise"), "^Depthwise", 400_000, ALL_TYPES[:3]),
+        ("conv: signals", "gpu", shapes_of("test_signals"), "^Signal", 400_000, ALL_TYPES[:3]),
+    ]
+    for name, view, cases, names, most, types in rows:
+        found.append(Unit(name, view, convolutions(cases, names, most, types=types)))
+    found.append(Unit("packing: of NVIDIA's solvers", "gpu", packing))
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------- one unit
+
+
+def write_zeros() -> None:
+    """Let zeros be written, not filled in, of which Oclgrind does not take notice."""
+    import numpy as np
+    import pyopencl as cl
+
+    from miopyx.device import devices
+
+    def allocate(queue, size, clear):
+        buffer = plain(queue, size, False)
+        if clear:
+            cl.enqueue_copy(queue, buffer, np.zeros(size, np.uint8))
+        return buffer
+
+    plain, devices.allocate = devices.allocate, allocate
+
+
+def keep_buffers(platform: int) -> None:
+    """Let no buffer of a cl_platform_id end: Oclgrind takes one at the address of another for what that held,
+    uninitialised or not.
+
+    Its functions stand in the table that loaders call them by, to which each object of OpenCL's begins with a pointer.
+    """
+    retain, release = 17, 18  # places of clRetainMemObject and clReleaseMemObject
+    table = ctypes.cast(ctypes.c_void_p(platform), ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p)))[0]
+    page, size = os.sysconf("SC_PAGE_SIZE"), ctypes.sizeof(ctypes.c_void_p)
+    place = ctypes.addressof(table.contents) + release * size
+    protect = ctypes.CDLL(None).mprotect
+    protect(ctypes.c_void_p(place // page * page), ctypes.c_size_t(2 * page), 3)
+    table[release] = table[retain]
+
+
+def handle_on(view: str):
+    """Return a handle on the simulated device, which is taken for another one."""
+    import miopyx
+    from miopyx.device import devices
+
+    known = devices.find("oclgrind")
+    find, devices.find = devices.find, lambda _: known._replace(**VIEWS[view])
+    try:
+        return miopyx.Handle("oclgrind")
+    finally:
+        devices.find = find
+
+
+def child(given: dict[str, Any]) -> None:
+    """Run a unit's problems and write what came of them, a JSON object a line."""
+    import guarded
+    import numpy as np
+    import pytest
+    from drawn import HANDLES
+
+    faulthandler.enable()
+    unit = next(u for u in units() if (u.name, u.view) == (given["name"], given["view"]))
+    guarded.Pages.against = "end"  # buffers without guards
+    handle = HANDLES["oclgrind"] = handle_on(unit.view)
+    built = Programs()
+    write_zeros()
+    keep_buffers(handle.device.info.handle.platform.int_ptr)
+    log, read = Path(os.environ["OCLGRIND_LOG"]), 0
+    with open(given["out"], "a", encoding="utf-8") as out:
+        problems = list(unit.problems(handle, given["quick"]))
+        for number, (name, run) in enumerate(problems):
+            if given["text"] not in name or (given["quick"] and number % -(-len(problems) // given["quick"])):
+                continue
+            begin, wrong, skipped = time.perf_counter(), "", False
+            print(json.dumps({"begin": name}), file=out, flush=True)
+            guarded.Pages.given = []
+            try:
+                with np.errstate(all="ignore"):
+                    run(handle, np.random.default_rng([SEED, zlib.crc32(name.encode())]))
+            except pytest.skip.Exception:
+                skipped = True
+            except (Exception, pytest.fail.Exception) as error:
+                wrong = traceback.format_exc() if not str(error) else f"{type(error).__name__}: {error}"
+                if given["trace"]:
+                    wrong = traceback.format_exc()
+            text = log.read_bytes()[read:] if log.exists() else b""
+            read += len(text)
+            found = collections.Counter(messages_of(text.decode("utf-8", "replace")))
+            print(json.dumps({"name": name, "wrong": wrong[-1500:], "skipped": skipped,
+                              "seconds": time.perf_counter() - begin, "messages": [[*m, n] for m, n in found.items()],
+                              "files": {file: sorted(names) for file, names in built.kernels.items()}}),
+                  file=out, flush=True)
+    os._exit(0)  # nothing of what ends with a process is looked at here
+
+
+# ---------------------------------------------------------------------------------------------------- all of them
+
+
+class Tally:
+    """What a walk reached and found."""
+
+    def __init__(self) -> None:
+        self.rows = tolerated()
+        self.units = self.problems = self.skipped = self.wrong = 0
+        self.files: dict[str, set[str]] = collections.defaultdict(set)  # names of kernels that were built
+        self.launched: dict[str, set[str]] = collections.defaultdict(set)
+        self.solvers: set[str] = set()
+        self.operations: set[str] = set()
+        self.findings: collections.Counter[Message] = collections.Counter()
+        self.tolerated: collections.Counter[Message] = collections.Counter()
+
+    def add(self, unit: Unit, lines: list[dict[str, Any]], launched: set[str]) -> list[str]:
+        """Count a unit; return what went wrong."""
+        said = []
+        self.units += 1
+        files: dict[str, list[str]] = {}
+        for line in lines:
+            if "begin" in line:
+                continue
+            self.problems += not line["skipped"]
+            self.skipped += line["skipped"]
+            kind, _, rest = unit.name.partition(": ")
+            if kind == "conv":
+                self.solvers.add(line["name"].partition(":")[0])
+            elif kind == "operation":
+                self.operations.add(rest)
+            files |= line["files"]
+            if line["wrong"]:
+                self.wrong += 1
+                said.append(f"{line['name']}: {line['wrong']}")
+            for kernel, what, places, count in line["messages"]:
+                message = Message(kernel, what, tuple(places))
+                if message.is_tolerated(self.rows):
+                    self.tolerated[message] += count
+                else:
+                    self.findings[message] += count
+                    said.append(f"{line['name']}: {count} times {message.show()}")
+        if not lines or "begin" in lines[-1]:
+            self.wrong += 1
+            said.append(f"the process ended in {lines[-1]['begin'] if lines else 'the beginning'}")
+        for file, names in files.items():
+            self.files[file].update(names)
+            self.launched[file].update(launched & set(names))
+        return said
+
+    COUNTS, SETS = ("units", "problems", "skipped", "wrong"), ("solvers", "operations")
+
+    def write(self, path: str) -> None:
+        """Write what `join` reads, for shares of one walk."""
+        data = {name: getattr(self, name) for name in self.COUNTS}
+        data |= {name: sorted(getattr(self, name)) for name in self.SETS}
+        data |= {name: {file: sorted(names) for file, names in getattr(self, name).items()}
+                 for name in ("files", "launched")}
+        data |= {name: [[*message, count] for message, count in getattr(self, name).items()]
+                 for name in ("findings", "tolerated")}
+        Path(path).write_text(json.dumps(data), encoding="utf-8")
+
+    def join(self, path: str) -> None:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        for name in self.COUNTS:
+            setattr(self, name, getattr(self, name) + data[name])
+        for name in self.SETS:
+            getattr(self, name).update(data[name])
+        for name in ("files", "launched"):
+            for file, names in data[name].items():
+                getattr(self, name)[file].update(names)
+        for name in ("findings", "tolerated"):
+            for kernel, what, places, count in data[name]:
+                message = Message(kernel, what, tuple(places))
+                (self.tolerated if message.is_tolerated(self.rows) else self.findings)[message] += count
+
+    def table(self, whole: bool) -> str:
+        known = kernel_files()
+        reached = [file for file in known if self.launched.get(file)]
+        kernels = sum(map(len, self.launched.values()))
+        rows = [("units", self.units), ("problems", self.problems), ("problems that were skipped", self.skipped),
+                ("kernel files reached", f"{len(reached)} of {len(known)}"), ("kernels reached", kernels),
+                ("solvers of convolutions", len(self.solvers)), ("operations", len(self.operations)),
+                ("wrong results or errors", self.wrong), ("findings", len(self.findings)),
+                ("tolerated messages", len(self.tolerated))]
+        lines = [f"{name:30} {value}" for name, value in rows]
+        if whole:
+            lines += [f"not reached: {file}" for file in known if file not in reached]
+            lines += [f"not reached: {name} of {file}" for file in reached
+                      for name in sorted(self.files[file] - self.launched[file])]
+        return "\n".join(lines)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return the variables of a process that sees Oclgrind's device and no other."""
+    (folder / "vendors").mkdir()
+    (folder / "vendors" / "oclgrind.icd").write_text(LIBRARY + "\n", encoding="utf-8")
+    kept = {name: value for name, value in os.environ.items()
+            if not name.startswith(("MIOPYX_", "MIOPEN_", "OCLGRIND_", "OCL_ICD_", "PYTEST_"))}
+    return kept | {
+        "OCL_ICD_VENDORS": f"{folder / 'vendors'}/", "MIOPYX_CACHE_DIR": str(folder / "cache"),
+        "MIOPEN_USER_DB_PATH": str(folder / "databases"), "MIOPEN_DISABLE_CACHE": "1", "MIOPYX_NUM_THREADS": "1",
+        "OCLGRIND_DATA_RACES": "1", "OCLGRIND_UNINITIALIZED": "1", "OCLGRIND_CHECK_API": "1",
+        "OCLGRIND_MAX_ERRORS": "1000000", "OCLGRIND_INST_COUNTS": "1", "OCLGRIND_GLOBAL_MEM_SIZE": str(1 << 30),
+        "OCLGRIND_LOCAL_MEM_SIZE": str(48 << 10), "OCLGRIND_COMPUTE_UNITS": "2",
+        "OCLGRIND_BUILD_OPTIONS": "-debug-info-kind=line-tables-only -cl-opt-disable -disable-O0-optnone",
+    }
+
+
+class Done(NamedTuple):
+    unit: Unit
+    lines: list[dict[str, Any]]
+    launched: set[str]  # kernels
+    stderr: str
+    seconds: float
+
+
+def run_unit(unit: Unit, folder: Path, variables: dict[str, str], given: Any) -> Done:
+    """Run a unit in a process of its own."""
+    begin = time.perf_counter()
+    folder = Path(tempfile.mkdtemp(dir=folder))
+    out, log, printed = folder / "out", folder / "log", folder / "printed"
+    request = json.dumps({"name": unit.name, "view": unit.view, "out": str(out), "quick": given.quick,
+                          "text": given.problem, "trace": given.trace})
+    with open(printed, "wb") as file:
+        child = subprocess.Popen([sys.executable, "-P", str(HERE / "simulated.py"), "--child", request],
+                                 env=variables | {"OCLGRIND_LOG": str(log)}, stdout=file, stderr=subprocess.PIPE)
+        try:
+            stderr = child.communicate(timeout=SECONDS)[1].decode("utf-8", "replace")
+        except subprocess.TimeoutExpired:
+            child.kill()
+            stderr = f"longer than {SECONDS} s"
+            child.communicate()
+    lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] if out.exists() else []
+    launched = set(re.findall(rb"Instructions executed for kernel '(\w+)'", printed.read_bytes()))
+    shutil.rmtree(folder)
+    return Done(unit, lines, {name.decode() for name in launched}, stderr.strip(), time.perf_counter() - begin)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tests/run_simulated.sh", description=__doc__.split("\n")[0])
+    parser.add_argument("filter", nargs="*", help="units whose names hold one of these texts")
+    parser.add_argument("--view", nargs="+", choices=list(VIEWS), help="what the device is taken for")
+    parser.add_argument("--share", default="1/1", metavar="I/N", help="every Nth unit from the Ith on")
+    parser.add_argument("--jobs", type=int, default=1, help="units at a time (1)")
+    parser.add_argument("--quick", nargs="?", type=int, const=3, default=0, metavar="COUNT",
+                        help="so many problems of each unit (3)")
+    parser.add_argument("--problem", default="", metavar="TEXT", help="problems whose names hold this text")
+    parser.add_argument("--list", action="store_true", help="print the units' names")
+    parser.add_argument("--trace", action="store_true", help="print where errors come from")
+    parser.add_argument("--report", metavar="FILE", help="write what was reached and found")
+    parser.add_argument("--join", nargs="+", metavar="FILE", help="print the table of several reports and run nothing")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    sys.path.insert(0, str(HERE))
+    if given.child:
+        child(json.loads(given.child))
+    if given.join:
+        tally = Tally()
+        for path in given.join:
+            tally.join(path)
+        print(tally.table(True))
+        return 1 if tally.wrong or tally.findings else 0
+    part, _, parts = given.share.partition("/")
+    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        parser.error("--share is I/N, with I from 1 to N")
+    why = why_not()
+    if why:
+        print(why, file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="miopyx-simulated-") as name:
+        folder = Path(name)
+        variables = environment(folder)
+        os.environ |= {"MIOPYX_CACHE_DIR": str(folder / "own"), "MIOPEN_USER_DB_PATH": str(folder / "own databases")}
+        chosen = [u for u in units() if (not given.filter or any(text in u.name for text in given.filter))
+                  and (not given.view or u.view in given.view)][int(part) - 1::int(parts)]
+        if given.list:
+            print("\n".join(f"{u.view:10} {u.name}" for u in chosen))
+            return 0
+        tally, start = Tally(), time.perf_counter()
+        with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
+            running = [pool.submit(run_unit, unit, folder, variables, given) for unit in chosen]
+            for future in concurrent.futures.as_completed(running):
+                done = future.result()
+                said = tally.add(done.unit, done.lines, done.launched)
+                if given.report:  # as it is so far
+                    tally.write(given.report)
+                if not done.lines or "begin" in done.lines[-1]:
+                    said.append(done.stderr[done.stderr.find("Fatal Python error"):][:1500])
+                count = sum("name" in line for line in done.lines)
+                print(f"{done.unit.view:10} {done.unit.name:40} {count:4} problems, {len(said):3} wrong, "
+                      f"{done.seconds:.0f} s", flush=True)
+                for text in said[:20]:
+                    print("    " + text.replace("\n", "\n    "), flush=True)
+        whole = int(parts) == 1 and not given.filter and not given.view
+        print(f"\n{tally.table(whole)}\n{'seconds':30} {time.perf_counter() - start:.0f}")
+    return 1 if tally.wrong or tally.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

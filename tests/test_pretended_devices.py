@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+import warnings
 import zlib
 from pathlib import Path
 
@@ -91,7 +92,9 @@ class Launches:
         return made
 
     def check_local_memory(self, device, text, options, file):
-        again = cl.Program(device.context, text).build([*options.split(), "-cl-opt-disable"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            again = cl.Program(device.context, text).build([*options.split(), "-w", "-cl-opt-disable"])
         for kernel in again.all_kernels():
             used = kernel.get_work_group_info(cl.kernel_work_group_info.LOCAL_MEM_SIZE, device.info.handle)
             assert used <= device.local_mem, f"{file}, {options}: {used} bytes of local memory"

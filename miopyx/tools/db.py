@@ -22,7 +22,7 @@ from miopyx.solvers import registry
 from miopyx.values import config
 
 from .db_diff import diff
-from .db_files import is_ledger, is_perf, names_problem, opened, raw_lines, require_database, winners
+from .db_files import is_ledger, is_perf, names_problem, opened, raw_lines, require_records, winners
 from .db_report import report as write_page
 
 _IMPORTED = "imported"
@@ -114,11 +114,11 @@ def _info(path: Path) -> dict[str, Any]:
     solvers: Counter[str] = Counter()
     stamps: Counter[str] = Counter()
     tokens: dict[str, Counter[str]] = {name: Counter() for name in ("layout", "type", "direction")}
-    partial = items = 0
-    require_database(path)
+    partial = items = named = 0
     for line in raw_lines(path):
         kind = records.classify(line)
         kinds[kind.value] += 1
+        named += kind is not Kind.MALFORMED and names_problem(records.split(line)[0])
         if kind in (Kind.DAMAGED, Kind.MALFORMED):
             continue
         key, text = records.split(line)
@@ -139,6 +139,7 @@ def _info(path: Path) -> dict[str, Any]:
         solvers.update(names)
         if stamp:
             stamps[stamp] += 1
+    require_records(path, sum(kinds.values()), named)
     return {"bytes": path.stat().st_size, "records": sum(forms.values()), "items": items, "lines": dict(kinds),
             "forms": dict(forms), "partial": partial, "stamps": dict(stamps.most_common()),
             **{name: dict(counts.most_common()) for name, counts in tokens.items() if counts},
@@ -337,8 +338,13 @@ def compact(arguments: argparse.Namespace) -> dict[str, Any]:
         raise BadParmError("a ledger of miopyx tune", "FILE", arguments.file, "a find-db or perf-db file")
     if arguments.file.suffix == ".bz2":
         raise BadParmError("compressed", "FILE", arguments.file, "a plain file")
-    require_database(arguments.file)
-    kinds = Counter(records.classify(line) for line in raw_lines(arguments.file))
+    kinds: Counter[Kind] = Counter()
+    named = 0
+    for line in raw_lines(arguments.file):
+        kind = records.classify(line)
+        kinds[kind] += 1
+        named += kind is not Kind.MALFORMED and names_problem(records.split(line)[0])
+    require_records(arguments.file, sum(kinds.values()), named)
     if not UserFile(arguments.file).compact():
         raise BadParmError("cannot be rewritten", "FILE", arguments.file, "a file in a writable folder")
     return {"file": str(arguments.file), "bytes before": before, "bytes after": arguments.file.stat().st_size,

@@ -59,9 +59,11 @@ def winners(paths: list[Path]) -> tuple[dict[bytes, bytes], Counter[str]]:
     chosen: dict[bytes, tuple[bytes, Kind]] = {}
     left: Counter[str] = Counter()
     for path in paths:
-        require_database(path)
+        lines = named = 0
         for line in raw_lines(path, left):
             kind = records.classify(line)
+            lines += 1
+            named += kind is not Kind.MALFORMED and names_problem(records.split(line)[0])
             if kind in (Kind.DAMAGED, Kind.MALFORMED):
                 left[f"{kind.value} lines"] += 1
                 continue
@@ -76,16 +78,12 @@ def winners(paths: list[Path]) -> tuple[dict[bytes, bytes], Counter[str]]:
                 left["lines of a key that stands elsewhere"] += 1
             if key not in chosen or kind is Kind.OURS:
                 chosen[key] = (line, kind)
+        require_records(path, lines, named)
     return {key: line for key, (line, _) in chosen.items() if records.says_something(records.split(line)[1])}, left
 
 
-def require_database(path: Path) -> None:
-    """Raise BadParmError for a file most lines of which are no records of problems; an empty one has none."""
-    lines = named = 0
-    for line in raw_lines(path):
-        lines += 1
-        named += records.classify(line) in (Kind.OURS, Kind.FOREIGN, Kind.DAMAGED) and names_problem(
-            records.split(line)[0])
+def require_records(path: Path, lines: int, named: int) -> None:
+    """Raise BadParmError for a file most of whose `lines` name no problem; an empty one has none."""
     if lines > 2 * named:
         raise BadParmError("most lines are no records of a problem", "FILE", str(path), "a find-db or perf-db file")
 

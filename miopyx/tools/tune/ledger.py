@@ -217,12 +217,10 @@ class Ledger:
     def again(self, keys: Iterable[str], search: bool) -> None:
         """Open what is done again: results stand in until new ones come."""
         def work() -> None:
-            for key in keys:
-                tasks = ("(SELECT task.id FROM task JOIN problem ON problem.id = problem WHERE key = ? AND search = ?)",
-                         (key, int(search)))
-                self._db.execute(f"UPDATE result SET partial = 1 WHERE task IN {tasks[0]}", tasks[1])
-                self._db.execute(f"UPDATE task SET state = ? WHERE state = ? AND id IN {tasks[0]}",
-                                 (OPEN, DONE, *tasks[1]))
+            tasks = "(SELECT task.id FROM task JOIN problem ON problem.id = problem WHERE key = ? AND search = ?)"
+            asked = [(key, int(search)) for key in keys]
+            self._db.executemany(f"UPDATE result SET partial = 1 WHERE task IN {tasks}", asked)
+            self._db.executemany(f"UPDATE task SET state = '{OPEN}' WHERE state = '{DONE}' AND id IN {tasks}", asked)
 
         self._write(work)
 

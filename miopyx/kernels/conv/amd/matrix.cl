@@ -66,26 +66,17 @@
 #define A_EACH (ROWS * DEPTH / A_RUN / ITEMS) /* runs of a work-item */
 #define B_EACH (COLUMNS * DEPTH / B_RUN / ITEMS)
 
-/* Along which of a slice's axes runs lie, and neighbouring work-items load. */
-#if DIRECTION == 2
-#define A_ALONG_K (!CHANNELS_LAST)
-#define B_ALONG_K (!CHANNELS_LAST)
-#else
-#define A_ALONG_K 1
-#define B_ALONG_K CHANNELS_LAST
-#endif
 #if DEPTH % STEP || ITEMS % DEPTH || ITEMS % ROWS || ITEMS % COLUMNS
 #error "WAVES_*, TILES_*, SIDE and DEPTH do not go together"
 #endif
 
-/* A run as it waits in registers, and where it goes. */
-#if MX_TYPE(OPERAND) == MX_TYPE(IMAGE_TYPE)
+/* A run, which lies along the axis that A_ALONG_K or B_ALONG_K says, as it waits in registers, and where it goes. */
 #define RUN_OF(n, p, at) MX_JOIN(MX_RUN_, n)(p, at)
+#if MX_TYPE(OPERAND) == MX_TYPE(IMAGE_TYPE)
 #define MX_RUN_1(p, at) ((p)[at])
 #define MX_RUN_4(p, at) vload4(0, (p) + (at))
 #define MX_RUN_8(p, at) vload8(0, (p) + (at))
 #else /* half that becomes float */
-#define RUN_OF(n, p, at) MX_JOIN(MX_RUN_, n)(p, at)
 #define MX_RUN_1(p, at) LOAD(IMAGE_TYPE)(p, at)
 #define MX_RUN_4(p, at) mx_load_half4((p) + (at))
 #endif
@@ -124,13 +115,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_matrix(
     const mx_gather *g = &given;
     const int item = get_local_id(0), lane = item % WAVE, wave = item / WAVE;
     const int wave_m = wave % WAVES_M * (TILES_M * SIDE), wave_n = wave / WAVES_M * (TILES_N * SIDE);
-    int tile = (int)get_group_id(0);
-    const int n0 = tile % g->across * COLUMNS;
-    tile /= g->across;
-    const int m0 = tile % g->down * ROWS;
-    tile /= g->down;
-    const int group = tile % g->groups, split = tile / g->groups;
-    const int k_first = split * g->each, k_end = min(g->k, k_first + g->each);
+    const mx_gather_tile tile = gather_tile((int)get_group_id(0), ROWS, COLUMNS, g);
+    const int n0 = tile.n, m0 = tile.m, group = tile.group, split = tile.split;
+    const int k_first = tile.first, k_end = tile.end;
 
     image += image_offset + group * g->i_g;
     factor += factor_offset + g->f_first + group * g->f_g;

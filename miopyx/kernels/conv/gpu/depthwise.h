@@ -131,7 +131,7 @@ static inline mx_slot mx_slot_of(__local const void *p)
     asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(address) : "l"((ulong)p));
     return address;
 }
-#define COPY_WORD(to, from, mask, bit)                                                                         \
+#define COPY_WORD(to, from, mask, bit)                                                                    \
     asm volatile("{ .reg .pred p; .reg .b32 t; and.b32 t, %2, %3; setp.eq.u32 p, t, 0; "                  \
                  "cp.async.ca.shared.global [%0], [%1], %4, p; }" ::"r"(to), "l"((ulong)(from)), "r"(mask), \
                  "r"(1u << (bit)), "n"(sizeof(WORD)) : "memory")

@@ -37,3 +37,30 @@ static inline int gather_place(int4 pixel, int4 tap, const mx_gather *g)
 
 /* The offset of a tap, or a pixel, in a tensor with the strides `at`, `outer` for its channel or image. */
 #define PLACE(v, outer, at) ((v).x * (outer) + (v).y * (at)[0] + (v).z * (at)[1] + (v).w * (at)[2])
+
+/* Along which axis of a slice neighbouring work-items load, so that they load neighbours in memory: A's is the other
+ * factor, B's the image. */
+#if DIRECTION == 2
+#define A_ALONG_K (!CHANNELS_LAST)
+#define B_ALONG_K (!CHANNELS_LAST)
+#else
+#define A_ALONG_K 1
+#define B_ALONG_K CHANNELS_LAST
+#endif
+
+/* A work-group's tile of C: columns from n and rows from m on, of a group of channels; the terms of its split. */
+typedef struct {
+    int n, m, group, split, first, end;
+} mx_gather_tile;
+
+static inline mx_gather_tile gather_tile(int number, int rows, int columns, const mx_gather *g)
+{
+    mx_gather_tile t;
+    t.n = number % g->across * columns;
+    number /= g->across;
+    t.m = number % g->down * rows;
+    number /= g->down;
+    t.group = number % g->groups, t.split = number / g->groups;
+    t.first = t.split * g->each, t.end = min(g->k, t.first + g->each);
+    return t;
+}

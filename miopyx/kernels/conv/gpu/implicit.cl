@@ -46,16 +46,8 @@ static inline ACC gathered(__global const STORAGE(IMAGE_TYPE) *image, int4 pixel
     return place < 0 ? (ACC)0 : (ACC)LOAD(IMAGE_TYPE)(image, place);
 }
 
-/* Neighbouring work-items load neighbours in memory: the image's channels or pixels, the filter's along k; and they
- * store neighbours. */
+/* Neighbouring work-items store neighbours in memory. */
 #define ROWS_CONTIGUOUS (CHANNELS_LAST * (DIRECTION != 2))
-#if DIRECTION == 2
-#define A_ALONG_K (!CHANNELS_LAST)
-#define B_ALONG_K (!CHANNELS_LAST)
-#else
-#define A_ALONG_K 1
-#define B_ALONG_K CHANNELS_LAST
-#endif
 #define A_EACH (ROWS * DEPTH / ITEMS)
 #define B_EACH (COLUMNS * DEPTH / ITEMS)
 
@@ -70,13 +62,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_implicit_g
     const mx_gather *g = &given;
     const int item = get_local_id(0);
     const int column = ROWS_CONTIGUOUS ? item / SIDE : item % SIDE, row = ROWS_CONTIGUOUS ? item % SIDE : item / SIDE;
-    int tile = (int)get_group_id(0);
-    const int n0 = tile % g->across * COLUMNS;
-    tile /= g->across;
-    const int m0 = tile % g->down * ROWS;
-    tile /= g->down;
-    const int group = tile % g->groups, split = tile / g->groups;
-    const int k_first = split * g->each, k_end = min(g->k, k_first + g->each);
+    const mx_gather_tile tile = gather_tile((int)get_group_id(0), ROWS, COLUMNS, g);
+    const int n0 = tile.n, m0 = tile.m, group = tile.group, split = tile.split;
+    const int k_first = tile.first, k_end = tile.end;
 
     image += image_offset + group * g->i_g;
     factor += factor_offset + g->f_first + group * g->f_g;

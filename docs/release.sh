@@ -75,12 +75,15 @@ with open('pyproject.toml', 'rb') as file:
   zig=$("$room/tools/bin/python" -c "import ziglang; print(ziglang.__path__[0])")/zig
   printf '#!/bin/sh\nexec "%s" cc -target %s-linux-gnu.2.28 -g0 "$@"\n' "$zig" "$2" > "$at/cc"
   chmod +x "$at/cc"
+  # Zig's linker sorts by names where a script says so only.
+  echo "SECTIONS { .text : { *(SORT_BY_NAME(.text .text.*)) } .rodata : { *(SORT_BY_NAME(.rodata .rodata.*)) } }" \
+    "INSERT AFTER .dynstr;" > "$at/by-name.ld"
   suffix=$("$1" -c "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))")
   # For another processor the headers of this one do: both have the same sizes and order of bytes.  The linker strips.
   (export PATH="$room/with-$tag/bin:$PATH" CC="$at/cc" _PYTHON_HOST_PLATFORM="linux-$2"
    export SETUPTOOLS_EXT_SUFFIX="${suffix/$(uname -m)/$2}"
-   export CMAKE_ARGS="-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=$2 -DCMAKE_MODULE_LINKER_FLAGS=-s"
-   CMAKE_ARGS+=" -DCMAKE_STRIP=$(command -v true)"
+   export CMAKE_ARGS="-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=$2 -DCMAKE_STRIP=$(command -v true)"
+   CMAKE_ARGS+=" '-DCMAKE_MODULE_LINKER_FLAGS=-s -Wl,-T,$at/by-name.ld'"
    pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w "$at/made" "$3") > "$at/log" 2>&1 ||
     { tail -20 "$at/log"; die "no wheel for $1, $2"; }
   made=$(echo "$at"/made/*.whl)

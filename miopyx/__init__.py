@@ -8,6 +8,9 @@ import sys as _sys
 import typing as _typing
 
 try:
+    from .values import compiled as _compiled
+
+    _compiled.install()
     from .values import _learnt as _learnt
 except ImportError as _e:
     if _e.name != "miopyx.values":
@@ -16,7 +19,7 @@ except ImportError as _e:
     from .values import clone as _clone
 
     __path__[:] = [_clone.installed(__path__[0])]
-    for _name in ("miopyx.values", "miopyx.values.clone"):
+    for _name in ("miopyx.values", "miopyx.values.clone", "miopyx.values.compiled"):
         del _sys.modules[_name]
     del globals()["values"], _clone  # what importing them left here
 

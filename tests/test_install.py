@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import miopyx
+from miopyx.values import compiled
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "miopyx"
@@ -30,6 +31,27 @@ def test_module_is_compiled(name):
     file = Path(importlib.import_module(name).__file__).resolve()
     assert file.is_relative_to(PACKAGE)
     assert file.name.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
+
+
+@pytest.mark.parametrize("folder", sorted({name.rpartition(".")[0] for name in MODULES}))
+def test_one_library_a_folder(folder):
+    """The modules of a folder are its library's, and no others are taken for such."""
+    where = [str(PACKAGE.joinpath(*folder.split(".")[1:]))]
+    (file,) = (path for path in Path(where[0]).iterdir() if path.suffix == ".so")
+    assert compiled.library(where[0]) == str(file)
+    for name in (name for name in MODULES if name.rpartition(".")[0] == folder):
+        spec = compiled.Finder.find_spec(name, where)
+        assert (spec.name, spec.origin, spec.has_location) == (name, str(file), True)
+        assert compiled.Finder.find_spec(name.partition(".")[2], where) is None
+        assert compiled.Finder.find_spec(name, [str(ROOT / "docs")]) is None
+    for name in ("__main__", "x"):
+        assert compiled.Finder.find_spec(f"{folder}.{name}", where) is None
+
+
+def test_the_finder_is_there_once():
+    compiled.install()
+    assert [finder for finder in sys.meta_path if getattr(finder, "__module__", "") == compiled.__name__] == [
+        compiled.Finder]
 
 
 def test_the_host_takes_the_widest_instructions_of_this_cpu():

@@ -185,7 +185,8 @@ def test_trees_are_those_that_were_grown(measured, h200):
         assert (want is None) == (got is None)
         if want is not None:
             sure += 1
-            assert got == pytest.approx([want[0][offer.solver.name] for offer in some], rel=1e-5)
+            # Leaves have 11 binary digits, and corrections are sums of a few dozens.
+            assert got == pytest.approx([want[0][offer.solver.name] for offer in some], rel=1e-3)
     assert sure > len(problems) / 3
 
 
@@ -329,6 +330,9 @@ def test_a_shipped_model(name):
     assert _model.read(path).margin in train.MARGINS
     data = path.read_bytes()
     text, end, nodes = data.partition(b"\nend\n")
+    leaves = [node[0] for node in struct.iter_unpack("<IHH", nodes[:-4]) if node[1] == 0xFFFF]
+    assert leaves
+    assert not any(leaf & 0x1FFF for leaf in leaves), "digits that make a wheel larger and no choice better"
     words = [b"margin 0" if line.startswith(b"margin ") else line for line in text.split(b"\n")]
     model, known = _model.Model(resealed(b"\n".join(words) + end + nodes)), 0
     for file in SHIPPED[name]:

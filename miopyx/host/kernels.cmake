@@ -1,7 +1,6 @@
-# The inner loops are one source, compiled once for each instruction set; choose.c picks at import.  The pool has state
-# and a place of its own: each target below is the one module that its C code is linked into.
+# The inner loops are one source, compiled once for each instruction set; choose.c picks at import.
 set(folder "${CMAKE_CURRENT_SOURCE_DIR}/miopyx/host")
-set(target miopyx_host__kernels)
+set(target miopyx_host)
 
 function(miopyx_variant name)
   add_library(miopyx_kernels_${name} OBJECT "${folder}/gemm_f64.c")
@@ -21,6 +20,4 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND CMAKE_SIZEOF_VOID
 else()
   miopyx_variant(baseline -O3)
 endif()
-target_sources(${target} PRIVATE "${folder}/choose.c")
-
-target_sources(miopyx_host__pool PRIVATE "${folder}/pool.c")
+target_sources(${target} PRIVATE "${folder}/choose.c" "${folder}/pool.c")

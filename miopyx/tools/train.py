@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import warnings
 from collections import defaultdict
@@ -232,7 +233,9 @@ def encode(about: str, grown: Grown) -> bytes:
 def _flat(node: dict[str, Any]) -> list[tuple[float, int, int]]:
     """Return the nodes of a tree: each before its children, the left one first."""
     if "left_child" not in node:
-        return [(SHRINK * node["leaf_value"], LEAF, 0)]
+        # 11 binary digits: what stands behind is noise, and no compression makes it smaller.
+        fraction, exponent = math.frexp(SHRINK * node["leaf_value"])
+        return [(math.ldexp(round(fraction * 2048), exponent - 11), LEAF, 0)]
     left, right = _flat(node["left_child"]), _flat(node["right_child"])
     # Numbers are single precision: what is at most the threshold is at most the next single below it.
     threshold = np.float32(node["threshold"])

@@ -18,7 +18,7 @@ def installed(sources: str) -> str:
     here, others = Path(sources).resolve(), []
     for entry in sys.path:
         folder = Path(entry or ".", "miopyx").resolve()
-        if folder == here or not any((folder / f"_core{suffix}").is_file() for suffix in EXTENSION_SUFFIXES):
+        if folder == here or not any((folder / f"_compiled{suffix}").is_file() for suffix in EXTENSION_SUFFIXES):
             continue
         if (folder / "__init__.py").read_bytes() == (here / "__init__.py").read_bytes():
             return str(folder)

@@ -1,0 +1,28 @@
+"""Write the kernels without their comments, as they are installed: `python cmake/kernels.py FOLDER`.
+
+A third of them is comments.  Lines stay where they are, so that what a compiler says of one is true of the sources.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+SOURCES = Path(__file__).parent.parent / "miopyx" / "kernels"
+COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|[ \t]*(?://[^\n]*|/\*.*?\*/)', re.DOTALL)
+
+
+def without_comments(text):
+    """Return a kernel's text without comments; what stands in strings stays, as do line feeds."""
+    text = COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else " " + "\n" * found[0].count("\n"), text)
+    return re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
+
+
+def main(folder):
+    for path in sorted([*SOURCES.rglob("*.cl"), *SOURCES.rglob("*.h")]):
+        to = Path(folder, path.relative_to(SOURCES))
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_text(without_comments(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -186,7 +186,7 @@ INLINE vdouble load_elements(int64_t type, const char *p) {
 #endif
     } else {
         double values[VL];
-        for (int i = 0; i < VL; i++)
+        UNROLL for (int i = 0; i < VL; i++)
             values[i] = load_one(type, p + i * type_size(type));
         d = load_vector(values);
     }
@@ -394,25 +394,25 @@ INLINE void store_transposed(vdouble *v, double *dst, int64_t width) {
 #if defined(HAVE_SHUFFLE)
     vdouble t[VL];
 #if defined(__AVX512F__)
-    for (int i = 0; i < 8; i += 2) {
+    UNROLL for (int i = 0; i < 8; i += 2) {
         t[i] = __builtin_shufflevector(v[i], v[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
         t[i + 1] = __builtin_shufflevector(v[i], v[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
     }
-    for (int i = 0; i < 8; i += 4)
-        for (int j = i; j < i + 2; j++) {
+    UNROLL for (int i = 0; i < 8; i += 4)
+        UNROLL for (int j = i; j < i + 2; j++) {
             v[j] = __builtin_shufflevector(t[j], t[j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
             v[j + 2] = __builtin_shufflevector(t[j], t[j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
         }
-    for (int j = 0; j < 4; j++) {
+    UNROLL for (int j = 0; j < 4; j++) {
         t[j] = __builtin_shufflevector(v[j], v[j + 4], 0, 1, 2, 3, 8, 9, 10, 11);
         t[j + 4] = __builtin_shufflevector(v[j], v[j + 4], 4, 5, 6, 7, 12, 13, 14, 15);
     }
 #elif defined(__AVX2__)
-    for (int i = 0; i < 4; i += 2) {
+    UNROLL for (int i = 0; i < 4; i += 2) {
         t[i] = __builtin_shufflevector(v[i], v[i + 1], 0, 4, 2, 6);
         t[i + 1] = __builtin_shufflevector(v[i], v[i + 1], 1, 5, 3, 7);
     }
-    for (int j = 0; j < 2; j++) {
+    UNROLL for (int j = 0; j < 2; j++) {
         v[j] = __builtin_shufflevector(t[j], t[j + 2], 0, 1, 4, 5);
         v[j + 2] = __builtin_shufflevector(t[j], t[j + 2], 2, 3, 6, 7);
     }
@@ -421,11 +421,11 @@ INLINE void store_transposed(vdouble *v, double *dst, int64_t width) {
     t[0] = __builtin_shufflevector(v[0], v[1], 0, 2);
     t[1] = __builtin_shufflevector(v[0], v[1], 1, 3);
 #endif
-    for (int i = 0; i < VL; i++)
+    UNROLL for (int i = 0; i < VL; i++)
         store_vector(dst + i * width, t[i]);
 #else
-    for (int i = 0; i < VL; i++)
-        for (int l = 0; l < VL; l++)
+    UNROLL for (int i = 0; i < VL; i++)
+        UNROLL for (int l = 0; l < VL; l++)
             dst[i * width + l] = v[l][i];
 #endif
 }
@@ -433,7 +433,7 @@ INLINE void store_transposed(vdouble *v, double *dst, int64_t width) {
 /* dst[s * width + l] = rows[l * distance + s] for a block of VL x VL. */
 INLINE void transpose_block(const double *rows, int64_t distance, double *dst, int width) {
     vdouble v[VL];
-    for (int i = 0; i < VL; i++)
+    UNROLL for (int i = 0; i < VL; i++)
         v[i] = load_vector(rows + i * distance);
     store_transposed(v, dst, width);
 }
@@ -447,7 +447,7 @@ INLINE void transpose_lines(int64_t type, const char *const *line, int64_t steps
     for (int l = 0; l < width; l += VL)
         for (int64_t s = 0; s < whole; s += VL) {
             vdouble v[VL];
-            for (int i = 0; i < VL; i++)
+            UNROLL for (int i = 0; i < VL; i++)
                 v[i] = load_elements(type, line[l + i] + s * size);
             store_transposed(v, dst + s * width + l, width);
         }
@@ -649,7 +649,7 @@ static int any_special(const double *p, int64_t n) {
     double total = 0;
     int64_t i = 0;
     for (; i + 4 * VL <= n; i += 4 * VL)
-        for (int j = 0; j < 4; j++)
+        UNROLL for (int j = 0; j < 4; j++)
             sum[j] += load_vector(p + i + j * VL) * 0.0;
     for (; i < n; i += VL)
         sum[0] += load_vector(p + i) * 0.0;

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, Arg, Device, KernelSpec, Solution, Step, struct_arg
-from miopyx.values._integers cimport ceil_div, gcd, up
+from miopyx.values._integers cimport ceil_div, gcd, more_parts, up
 from miopyx.values._types cimport MX_BACKWARD_DATA, MX_FLOAT, MX_FORWARD, MX_FUSED_Z, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport INT_LIMIT, stride_of
 from miopyx.solvers._tokens cimport type_token
@@ -861,7 +861,7 @@ cdef split_k_t split_k_among(Device dev, const mx_conv_problem* p, const split_k
     """The same of some tiles, or of the one `wanted`; `whole` lacks the split, x and dy have `read` bytes."""
     cdef split_k_t s = whole[0], t = whole[0]
     cdef int64_t pixels = p.y.len[0] * p.y.len[3] * p.y.len[4], units = max(1, dev.compute_units)
-    cdef int64_t number, splits, at_once, slices, least
+    cdef int64_t number, splits, at_once, slices, least, most
     cdef double cost, best = -1, part, end
     cdef int i
     for i in range(count):
@@ -874,7 +874,8 @@ cdef split_k_t split_k_among(Device dev, const mx_conv_problem* p, const split_k
         at_once = units * tiles[i].resident
         part, end = tiles[i].down * tiles[i].across * 8 / PARTIAL_SPEED, tiles[i].end
         t.tile, t.tiles = i, number
-        for splits in range(least, max(least, min(4 * at_once // number + 2, ceil_div(slices, 2))) + 1):
+        splits, most = least, max(least, min(4 * at_once // number + 2, ceil_div(slices, 2)))
+        while splits <= most:
             t.split_slices = ceil_div(slices, splits)
             t.splits = ceil_div(slices, t.split_slices)
             t.groups = number * t.splits
@@ -884,6 +885,7 @@ cdef split_k_t split_k_among(Device dev, const mx_conv_problem* p, const split_k
                        read / MEMORY_SPEED + end) + t.slots * part
             if best < 0 or cost < best:
                 best, s = cost, t
+            splits = more_parts(slices, t.split_slices)
         if read <= CACHED and number * slices < INT_LIMIT // 2 and least == 1:
             t.split_slices = (number * slices + at_once - 1) // at_once
             t.splits = 0

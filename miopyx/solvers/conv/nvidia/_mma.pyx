@@ -258,7 +258,7 @@ cdef Step pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, in
     return _pack(p, [_pixels_of(x, slot, p.groups, channels, to)])[0]
 
 
-cdef list _unpacking(const mx_conv_problem* p, const roles_t* r):
+cdef list unpacking(const mx_conv_problem* p, const roles_t* r):
     """The step, if any, that copies y out of the workspace, where it is channels last."""
     cdef _Pixels y
     if not r.unpacks_y:
@@ -512,7 +512,7 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
         """All steps."""
         cdef mx_nv_conv[MAX_PHASES] g
         cdef int count = self.phases(p, r, g)
-        return self.packing(dev, p, r) + self.multiply_phases(dev, p, r, g, count) + _unpacking(p, r)
+        return self.packing(dev, p, r) + self.multiply_phases(dev, p, r, g, count) + unpacking(p, r)
 
     cdef mx_nv_conv operands_of(self, const mx_conv_problem* p, const roles_t* r) noexcept:
         return operands(p, r)

@@ -60,8 +60,8 @@ class Configs(NamedTuple):
 class Measured(NamedTuple):
     """A problem of a device with its solvers' microseconds, what those that run it count, indexes, what a model sees.
 
-    `device` is what its maker calls it, where the rows say so, else its `name`; `speeds` are its clock and bandwidth, as
-    probes measure them, zeros where no row has them.
+    `device` is what its maker calls it, where the rows say so, else its `name`; `speeds` are its clock and bandwidth,
+    as probes measure them, zeros where no row has them.
 
     `twice` has the first and the last times, where all solvers were timed twice.
     """

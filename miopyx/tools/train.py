@@ -253,7 +253,7 @@ def learn_starts(problems: Sequence[Measured], seed: int = 0) -> tuple[dict[str,
 
 def _start_samples(found: Sequence[Searched]) -> tuple[Floats, Floats, Floats]:
     """Return what trees see of each configuration, the logarithm of its time by the default one's, and weights."""
-    rows = [([*one.numbers, *_model.config_numbers(values, one.configs.usual)],
+    rows = [([*one.numbers, *(_model.config_numbers(values, one.configs.usual) or ())],
              np.log(time / one.configs.times[one.configs.usual]))
             for one in found for values, time in one.configs.times.items()]
     x, y = (np.array(column) for column in zip(*rows, strict=True))

@@ -7,14 +7,9 @@ return values; a status other than success is raised as a `MIOpenError`.  Import
 import sys as _sys
 import typing as _typing
 
-try:
-    from .values import compiled as _compiled
+from .values import compiled as _compiled
 
-    _compiled.install()
-    from .values import _learnt as _learnt
-except ImportError as _e:
-    if _e.name != "miopyx.values":
-        raise
+if not _compiled.install(__path__):
     # Python was started in a clone, whose sources hide the installed package: nothing but that is used from here on.
     from .values import clone as _clone
 
@@ -22,6 +17,9 @@ except ImportError as _e:
     for _name in ("miopyx.values", "miopyx.values.clone", "miopyx.values.compiled"):
         del _sys.modules[_name]
     del globals()["values"], _clone  # what importing them left here
+    from .values import compiled as _compiled
+
+    _compiled.install(__path__)
 
 from . import enums as enums
 from . import errors as errors

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+
+from . import compiled
 
 
 def installed(sources: str) -> str:
@@ -18,7 +19,7 @@ def installed(sources: str) -> str:
     here, others = Path(sources).resolve(), []
     for entry in sys.path:
         folder = Path(entry or ".", "miopyx").resolve()
-        if folder == here or not any((folder / f"_compiled{suffix}").is_file() for suffix in EXTENSION_SUFFIXES):
+        if folder == here or not compiled.listed(str(folder)):
             continue
         if (folder / "__init__.py").read_bytes() == (here / "__init__.py").read_bytes():
             return str(folder)

@@ -7,37 +7,78 @@ with the init functions of several modules; their importing is left to a finder 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from functools import cache
-from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
-from os.path import isfile
+from collections.abc import Iterator, Sequence
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    ModuleSpec,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 
-PREFIX = "miopyx."
+# Written by the build: the name that each library has, and a line for each folder with the modules in its library.
+NAMES = "modules.txt"
+LIBRARY = "_compiled"
 
-
-@cache
-def library(folder: str) -> str | None:
-    """Return the file with a folder's compiled modules, or None where there is none."""
-    return next((file for suffix in EXTENSION_SUFFIXES if isfile(file := f"{folder}/_compiled{suffix}")), None)
+_python = FileFinder.path_hook((SourceFileLoader, SOURCE_SUFFIXES), (SourcelessFileLoader, BYTECODE_SUFFIXES))
+_folders: dict[str, tuple[str, frozenset[str]]] = {}
 
 
 class Finder:
-    """Finds modules of ours whose names begin with an underscore, which says that they are compiled."""
+    """Finds what is in one folder of ours: compiled modules by their names, the others as Python does."""
 
-    @staticmethod
-    def find_spec(name: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
-        last = name.rpartition(".")[2]
-        if not name.startswith(PREFIX) or not last.startswith("_") or last.startswith("__"):
-            return None
-        file = next(filter(None, map(library, path or ())), None)
-        if file is None:
-            return None
-        spec = ModuleSpec(name, ExtensionFileLoader(name, file), origin=file)
+    def __init__(self, folder: str) -> None:
+        self._library, self._names = _folders[folder]
+        self._others = _python(folder)
+        self.invalidate_caches = self._others.invalidate_caches
+
+    def find_spec(self, name: str, target: object = None) -> ModuleSpec | None:
+        if name.rpartition(".")[2] not in self._names:
+            return self._others.find_spec(name, None)
+        spec = ModuleSpec(name, ExtensionFileLoader(name, self._library), origin=self._library)
         spec.has_location = True
         return spec
 
+    def iter_modules(self, prefix: str = "") -> Iterator[tuple[str, bool]]:
+        """Return what pkgutil lists: names, and whether they are packages."""
+        import pkgutil
 
-def install() -> None:
-    """Let `import` find them; before its other finders, which would look through folders for each."""
-    if not any(getattr(finder, "__module__", "") == __name__ for finder in sys.meta_path):
-        sys.meta_path.insert(0, Finder)
+        for name, package in pkgutil.iter_importer_modules(self._others, prefix):
+            if name != prefix + LIBRARY:
+                yield name, package
+        for name in sorted(self._names):
+            yield prefix + name, False
+
+
+def _hook(folder: str) -> Finder:
+    if folder not in _folders:
+        raise ImportError("not a folder of miopyx", path=folder)
+    return Finder(folder)
+
+
+def listed(root: str) -> list[str]:
+    """Return the lines about the package in a folder; none where nothing there was compiled for this Python."""
+    try:
+        with open(f"{root}/{NAMES}", encoding="utf-8", errors="replace") as file:
+            lines = file.read().split("\n")
+    except OSError:
+        return []
+    return lines if lines[0].removeprefix(LIBRARY) in EXTENSION_SUFFIXES else []
+
+
+def install(path: Sequence[str]) -> bool:
+    """Let `import` find the compiled modules of the package with this path; return whether there are any."""
+    for root in path:
+        library, *lines = listed(root) or [""]
+        for line in filter(None, lines):
+            folder, *names = line.split(" ")
+            at = root.removesuffix("miopyx") + folder
+            _folders[at] = f"{at}/{library}", frozenset(names)
+            sys.path_importer_cache.pop(at, None)  # made before anything compiled was known
+        if library:
+            sys.path_hooks[:] = [_hook, *(x for x in sys.path_hooks if getattr(x, "__module__", "") != __name__)]
+            return True
+    return False

@@ -2,12 +2,19 @@
 
 import importlib
 import importlib.machinery
+import importlib.util
+import inspect
 import os
+import pickle
+import pkgutil
+import re
+import shutil
 import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
 
+import numpy
 import pytest
 
 import miopyx
@@ -16,6 +23,7 @@ from miopyx.values import compiled
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "miopyx"
 PACKAGE = Path(miopyx.__file__).resolve().parent
+NUMPY = str(Path(numpy.__file__).parents[1])
 MODULES = sorted(".".join(path.relative_to(ROOT).with_suffix("").parts) for path in SOURCES.rglob("*.pyx"))
 
 
@@ -36,22 +44,93 @@ def test_module_is_compiled(name):
 @pytest.mark.parametrize("folder", sorted({name.rpartition(".")[0] for name in MODULES}))
 def test_one_library_a_folder(folder):
     """The modules of a folder are its library's, and no others are taken for such."""
-    where = [str(PACKAGE.joinpath(*folder.split(".")[1:]))]
-    (file,) = (path for path in Path(where[0]).iterdir() if path.suffix == ".so")
-    assert compiled.library(where[0]) == str(file)
+    where = PACKAGE.joinpath(*folder.split(".")[1:])
+    [file] = where.glob("*.so")
+    finder = pkgutil.get_importer(str(where))
+    assert isinstance(finder, compiled.Finder)
     for name in (name for name in MODULES if name.rpartition(".")[0] == folder):
-        spec = compiled.Finder.find_spec(name, where)
+        spec = finder.find_spec(name)
         assert (spec.name, spec.origin, spec.has_location) == (name, str(file), True)
-        assert compiled.Finder.find_spec(name.partition(".")[2], where) is None
-        assert compiled.Finder.find_spec(name, [str(ROOT / "docs")]) is None
-    for name in ("__main__", "x"):
-        assert compiled.Finder.find_spec(f"{folder}.{name}", where) is None
+    for name in ("_nothing", "_compiled", "nothing"):
+        assert finder.find_spec(f"{folder}.{name}") is None
+
+
+def test_what_python_asks_of_compiled_modules():
+    """As of those that it finds by itself: where they are, whether they are there, again, by name, and not their text."""
+    [name, other] = ["miopyx.engine._plan", "miopyx.engine._handle"]
+    plan = importlib.import_module(name)
+    spec = importlib.util.find_spec(name)
+    assert spec.origin == plan.__file__ == plan.__spec__.origin == importlib.util.find_spec(other).origin
+    assert importlib.util.find_spec("miopyx.engine._nothing") is None
+    with pytest.raises(ImportError, match="cannot import name '_nothing' from 'miopyx.engine'"):
+        from miopyx.engine import _nothing  # noqa: F401
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'miopyx.engine._nothing'"):
+        importlib.import_module("miopyx.engine._nothing")
+    assert importlib.reload(plan) is plan
+    assert plan.Plan is miopyx.Plan
+    for value in (miopyx.Plan, miopyx.miopenPoolingForward):
+        assert pickle.loads(pickle.dumps(value)) is value
+        assert inspect.getmodule(value).__name__ == value.__module__
+        with pytest.raises((OSError, TypeError)):
+            inspect.getsource(value)
+    assert list(inspect.signature(miopyx.miopenSet4dTensorDescriptor).parameters) == [
+        "tensorDesc", "dataType", "n", "c", "h", "w"]
+
+
+def test_listed_modules():
+    """pkgutil, and thus pydoc, lists what is compiled and no libraries."""
+    found = [module.name for module in pkgutil.walk_packages(miopyx.__path__, "miopyx.", onerror=lambda name: None)]
+    assert len(found) == len(set(found))
+    assert not [name for name in found if name.endswith("_compiled")]
+    with_torch = "miopyx.torch._layers" in found
+    assert set(found) >= {name for name in MODULES if with_torch or not name.startswith("miopyx.torch.")}
 
 
 def test_the_finder_is_there_once():
-    compiled.install()
-    assert [finder for finder in sys.meta_path if getattr(finder, "__module__", "") == compiled.__name__] == [
-        compiled.Finder]
+    before = list(sys.path_hooks)
+    assert compiled.install(miopyx.__path__)
+    assert sys.path_hooks == before
+    assert [hook.__module__ for hook in before].count(compiled.__name__) == 1
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory):
+    """Return a folder with the package, to be damaged."""
+    folder = tmp_path_factory.mktemp("copied")
+    shutil.copytree(PACKAGE, folder / "miopyx", ignore=shutil.ignore_patterns("__pycache__", "db", "kernels"))
+    return folder
+
+
+def said(folder):
+    """Return what an import in a new process says."""
+    done = subprocess.run([sys.executable, "-S", "-P", "-c", "import miopyx; print(miopyx.__file__)"], cwd=folder,
+                          capture_output=True, text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), NUMPY])})
+    return (done.stdout or done.stderr).splitlines()[-1]
+
+
+def test_a_library_that_is_missing_or_broken(copied):
+    [file] = (copied / "miopyx" / "engine").glob("_compiled*")
+    assert said(copied) == str(copied / "miopyx" / "__init__.py")
+    whole = file.rename(file.with_name("whole"))
+    assert re.match(f"ImportError: {re.escape(str(file))}: .*No such file", said(copied))
+    for data in (b"", b"nothing that can be loaded" * 9):
+        file.write_bytes(data)
+        assert said(copied).startswith(f"ImportError: {file}: ")
+    whole.rename(file)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "_compiled.cpython-39-x86_64-linux-gnu.so\nmiopyx _core\n", "\xff\x00", None])
+def test_compiled_for_no_python_or_another(copied, text):
+    names = copied / "miopyx" / compiled.NAMES
+    whole = names.read_bytes()
+    if text is None:
+        names.unlink()
+    else:
+        names.write_text(text, encoding="latin-1")
+    assert said(copied).startswith(f"ImportError: {copied / 'miopyx'} has the sources of miopyx, not its compiled")
+    names.write_bytes(whole)
+    assert said(copied) == str(copied / "miopyx" / "__init__.py")
 
 
 def test_the_host_takes_the_widest_instructions_of_this_cpu():
@@ -76,7 +155,7 @@ def test_package_is_complete_and_holds_no_sources():
                 if path.suffix in suffixes or path.name == "py.typed"}
 
     travelling = (".py", ".pyi", ".cl", ".txt")
-    assert files(PACKAGE, *travelling) == files(SOURCES, *travelling), "the installation is older than the sources"
+    assert files(PACKAGE, *travelling) - {Path(compiled.NAMES)} == files(SOURCES, *travelling), "the installation is older than the sources"
     assert not [path for path in PACKAGE.rglob("*") if path.suffix in (".pyx", ".pxd", ".c")]
     assert (PACKAGE / "kernels" / "include/common.h").exists()
 

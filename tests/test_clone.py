@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import miopyx
+from miopyx.values import compiled
 
 INSTALLED = Path(miopyx.__file__).parents[1]
 
@@ -19,7 +20,7 @@ INSTALLED = Path(miopyx.__file__).parents[1]
 def clone(tmp_path):
     """A folder with the package's sources alone; what is compiled stays away."""
     shutil.copytree(INSTALLED / "miopyx", tmp_path / "miopyx",
-                    ignore=shutil.ignore_patterns("*.so", "__pycache__", "db"))
+                    ignore=shutil.ignore_patterns("*.so", compiled.NAMES, "__pycache__", "db"))
     return tmp_path
 
 

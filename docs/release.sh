@@ -89,7 +89,7 @@ with open('pyproject.toml', 'rb') as file:
   made=$(echo "$at"/made/*.whl)
   PATH="$room/tools/bin:$PATH" auditwheel repair -z 9 --plat "manylinux_2_28_$2" -w "$4" "$made" > "$at/log" 2>&1 ||
     { cat "$at/log"; die "auditwheel"; }
-  squeeze "$4/$(ls -t "$4" | grep "_$2.whl" | head -1)"
+  squeeze "$4"/*_"$2".whl
 }
 
 # squeeze FILE: compresses a wheel once more, by a compressor that takes its time: 5 % smaller
@@ -115,6 +115,9 @@ zipfile._get_compressor = lambda kind, *_: Compressor() if kind == zipfile.ZIP_D
 with zipfile.ZipFile(sys.argv[1]) as file, zipfile.ZipFile(sys.argv[1] + ".new", "w") as new:
     for entry in file.infolist():
         new.writestr(entry, file.read(entry))
+with zipfile.ZipFile(sys.argv[1] + ".new") as file:
+    assert file.testzip() is None
+assert os.path.getsize(sys.argv[1] + ".new") < os.path.getsize(sys.argv[1]), "zipfile did not ask for our compressor"
 os.replace(sys.argv[1] + ".new", sys.argv[1])
 END
 }

@@ -46,7 +46,7 @@ class Finder:
         """Return what pkgutil lists: names, and whether they are packages."""
         import pkgutil
 
-        for name, package in pkgutil.iter_importer_modules(self._others, prefix):
+        for name, package in pkgutil.iter_importer_modules(self._others, prefix):  # type: ignore[attr-defined]
             if name != prefix + LIBRARY:
                 yield name, package
         for name in sorted(self._names):

@@ -97,7 +97,8 @@ def test_merge_and_export(run, mixed, tmp_path):
     assert newest in lines, "of our own lines the last counts"
     assert ZERO in lines, "of others the first"
     assert other in lines
-    assert done["left out"] == {"damaged lines": 1, "malformed lines": 1, "lines of a key that stands elsewhere": 3}
+    assert done["left out"] == {"damaged lines": 1, "malformed lines": 1, "lines of a key that another file has": 2,
+                                "lines of a key that stands in the same file again": 1}
     plain = tmp_path / "plain.txt.bz2"
     run("export", out, plain)
     exported = bz2.decompress(plain.read_bytes()).splitlines(keepends=True)
@@ -105,6 +106,42 @@ def test_merge_and_export(run, mixed, tmp_path):
     assert not any(mark in line for line in exported for mark in (b"@", b";#", b"partial"))
     assert all(records.classify(line.rstrip(b"\n")) is Kind.FOREIGN for line in exported)
     assert KEYS[0] + b"=GemmFwdRest:61.5,4665600,miopenConvolutionFwdAlgoGEMM\n" in exported
+
+
+@pytest.fixture
+def merged(run, tmp_path):
+    """What the files of some lines come to."""
+    def merge(*files):
+        paths = [tmp_path / f"{i}.txt" for i in range(len(files))]
+        for path, lines in zip(paths, files, strict=True):
+            path.write_bytes(lines)
+        run("merge", tmp_path / "merged.txt", *paths)
+        return (tmp_path / "merged.txt").read_bytes()
+
+    return merge
+
+
+def test_merge_joins_parameters(merged):
+    key = PERF.split(b"=")[0]
+
+    def line(stamp, **values):
+        return records.write_perf(key, values, stamp)
+
+    assert merged(line("1/2/d", A="1", B="2"), line("1/2/d", B="3", C="4")) == line("1/2/d", A="1", B="3", C="4")
+    assert merged(line("1/2/d", A="1"), line("1/9/d", B="3")) == line("1/9/d", B="3"), "nobody measured both"
+    assert merged(line("s", A="1") + line("s", B="2"), line("s", C="3")) == line("s", B="2", C="3"), (
+        "in a file the last line has all")
+    assert merged(line("s", A="1"), line("s")) == b"", "taken back"
+    assert merged(key + b"=A:1;B:2\n", key + b"=B:3;C:4,5\n") == key + b"=A:1;B:2;C:4,5\n"
+    assert merged(key + b"=A:1\n", line("s", B="3")) == merged(line("s", B="3"), key + b"=A:1\n") == line("s", B="3")
+
+
+def test_merge_keeps_whole_records(merged):
+    whole, partial, later = (records.write_find(KEYS[0], [FindItem("A", ms, 0, 0, 0)], "1/2", cut)
+                             for ms, cut in ((1.0, False), (2.0, True), (3.0, False)))
+    assert merged(whole, partial) == merged(partial, whole) == whole
+    assert merged(whole, later) == merged(partial, whole, later) == later
+    assert merged(whole + partial) == partial, "in a file the last line counts"
 
 
 def test_import(run, mixed, user_folder):

@@ -3,13 +3,16 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -260,6 +263,60 @@ def test_a_broken_ledger_stops_nothing(tmp_path, caplog):
             existing(path)
     with pytest.raises(BadParmError):
         existing(tmp_path / "nothing")
+
+
+@contextlib.contextmanager
+def powerless():
+    """Be nobody for a while where this process may write everywhere."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize(("file", "folder"), [(0o644, 0o555), (0o444, 0o777)])
+@pytest.mark.parametrize("live", [False, True])
+def test_a_ledger_that_cannot_be_written_is_read(file, folder, live, capsys):
+    """In a folder or mount that cannot be written to, or somebody else's, while its owner writes or not."""
+    with tempfile.TemporaryDirectory() as place:  # pytest's folders are its user's alone
+        path = Path(place) / "a ledger%20?.sqlite3"
+        ledger = Ledger(path)
+        ledger.record(TWICE, False, result_of())
+        if not live:
+            ledger.close()
+        os.chmod(path, file)
+        os.chmod(place, folder)
+        files = sorted(os.listdir(place))
+        try:
+            with powerless():
+                assert cli.main(["db", "info", str(path), "--json"]) == 0
+                with contextlib.closing(existing(path)) as book:
+                    assert book.find_lines(DEVICE) == [result_of()["find"].encode()]
+        finally:
+            os.chmod(place, 0o755)
+            ledger.close()
+        assert sorted(os.listdir(place)) in (files, ["a ledger%20?.sqlite3"]), "nothing stays that keeps its owner out"
+        assert str(path) in json.loads(capsys.readouterr().out)
+
+
+def test_a_log_that_cannot_be_read_is_said(tmp_path):
+    """Of a ledger that was copied while somebody wrote: what is in its -wal alone is not passed over."""
+    with tempfile.TemporaryDirectory() as place:
+        ledger = Ledger(tmp_path / "a.sqlite3")
+        ledger.record(TWICE, False, result_of())
+        for end in ("", "-wal"):
+            shutil.copy(f"{ledger.path}{end}", place)
+        ledger.close()
+        os.chmod(place, 0o555)
+        with powerless(), pytest.raises(BadParmError, match="cannot be read"):
+            existing(Path(place) / "a.sqlite3")
+        os.chmod(place, 0o755)
+        with contextlib.closing(existing(Path(place) / "a.sqlite3")) as book:
+            assert book.counts()["result"] == 1
 
 
 def test_a_ledger_that_fails_later_stops_nothing(tmp_path, caplog):

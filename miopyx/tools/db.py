@@ -50,8 +50,8 @@ def add_commands(commands: Any) -> None:
         one, ("--examples", {"type": int, "default": 3, "metavar": "N", "help": "show N lines a reason (default: 3)"}))
     add("lookup", lookup, "Print the record of a key.", one, ("key", {"metavar": "KEY"}))
     add("merge", merge, "Write one file with one line a key.  Our own lines come before others', whole records before "
-        "partial ones; else of our own the last counts, of others the first.  Parameters of several solvers are joined, "
-        "but for those that another build, driver or device has.", out, some)
+        "partial ones; else of our own the last counts, of others the first.  Parameters of several solvers are "
+        "joined, but for those that another build, driver or device has.", out, some)
     add("export", export, "Write a file as MIOpen reads it: one line a key, without our marks.  Of a ledger of miopyx "
         "tune, with them, what the name says: .fdb.txt a find-db, .db.txt a perf-db, .jsonl measurements.", one, out,
         ("--device", {"default": "", "metavar": "NAME", "help": "of a ledger: whose results; default: the only one's"}))

@@ -11,11 +11,13 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 from miopyx.database import records
 from miopyx.errors import BadParmError, UnknownError
@@ -310,7 +312,7 @@ def _storable(text: str) -> str:
 
 
 def existing(path: Path) -> Ledger:
-    """Return the ledger in a file that is there.
+    """Return the ledger in a file that is there; where nothing can be written, it can be read all the same.
 
     Raises
     ------
@@ -318,20 +320,34 @@ def existing(path: Path) -> Ledger:
         Where there is none, or it is no ledger of this version.
     """
     if not path.is_file():
-        raise BadParmError("no such file", "LEDGER", path, "a ledger of miopyx tune")
+        raise BadParmError("no such file", "LEDGER", str(path), "a ledger of miopyx tune")
     try:
-        _opened(path).close()
+        writable = all(os.access(place, os.W_OK, effective_ids=True) for place in (path, path.absolute().parent))
+        db = _opened(path) if writable else _opened_to_read(path)
     except (*_FAILURES, OSError) as e:
-        raise BadParmError(f"cannot be read: {e}", "LEDGER", path, "a ledger of miopyx tune") from None
-    ledger = Ledger(path)
-    if ledger.path is None:
-        raise UnknownError(f"the ledger {path} cannot be used")
+        raise BadParmError(f"cannot be read: {e}", "LEDGER", str(path), "a ledger of miopyx tune") from None
+    ledger = Ledger(None)
+    ledger.close()
+    ledger.path, ledger._db = path, db
     return ledger
 
 
 def _opened(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+    return _checked(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None), path)
+
+
+def _opened_to_read(path: Path) -> sqlite3.Connection:
+    """Open a file that we cannot write; what a -wal file beside it has is not passed over in silence."""
+    log = path.with_name(path.name + "-wal")
+    # SQLite would make files beside it, which it cannot or which shut the owner out, unless told that nobody writes.
+    immutable = "" if log.exists() and log.stat().st_size else "&immutable=1"
+    address = f"file:{quote(os.fsencode(path.absolute()))}?mode=ro{immutable}"
+    return _checked(sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None), path, False)
+
+
+def _checked(db: sqlite3.Connection, path: Path, writable: bool = True) -> sqlite3.Connection:
+    """Return a database that is a ledger, made now if it is empty; close and raise where it is none."""
     try:
         with db:
             db.execute("BEGIN")  # one look at it all, while another process may make it
@@ -339,15 +355,16 @@ def _opened(path: Path) -> sqlite3.Connection:
                                     for name in ("application_id", "user_version"))
             empty = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
         if not empty and application != APPLICATION:
-            raise BadParmError("a database of something else", "LEDGER", path, "a ledger of miopyx tune")
+            raise BadParmError("a database of something else", "LEDGER", str(path), "a ledger of miopyx tune")
         if not empty and version != VERSION:
             raise BadParmError("version of a ledger", "LEDGER", version, str(VERSION))
-        _use_wal(db)
-        db.execute("PRAGMA synchronous = FULL")  # WAL alone may lose what was written last when the power fails
+        if writable:
+            _use_wal(db)
+            db.execute("PRAGMA synchronous = FULL")  # WAL alone may lose what was written last when the power fails
         if empty:
             _make(db)
         elif db.execute("PRAGMA quick_check").fetchone()[0] != "ok" or not _is_sound(db):
-            raise BadParmError("damaged", "LEDGER", path, "a ledger of miopyx tune")
+            raise BadParmError("damaged", "LEDGER", str(path), "a ledger of miopyx tune")
     except BaseException:
         db.close()
         raise

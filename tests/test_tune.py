@@ -204,8 +204,8 @@ def test_a_result_counts_once(tmp_path):
                                "measurement": 2}
     assert ledger.states(DEVICE, False) == {TWICE: (DONE, ""), ONCE[0]: (FAILED, "why not")}
     assert [json.loads(line)["time_ms"] for line in ledger.measurements(DEVICE)] == [1.0, 1.0]
-    ledger.retry()
-    assert ledger.states(DEVICE, False)[ONCE[0]] == (OPEN, "")
+    ledger.retry(DEVICE, [TWICE, ONCE[0]], False)
+    assert ledger.states(DEVICE, False) == {TWICE: (DONE, ""), ONCE[0]: (OPEN, "")}
     assert not ledger.states(Device("some_2", "another build"), False)
     ledger.close()
 
@@ -220,6 +220,28 @@ def test_a_whole_result_replaces_a_partial_one():
     assert ledger.states(DEVICE, False) == {TWICE: (DONE, "")}
     assert [json.loads(line)["time_ms"] for line in ledger.measurements(DEVICE)] == [2.0]
     assert ledger.counts()["result"] == 1
+
+
+def test_a_partial_result_with_more_solvers_replaces_one_with_fewer():
+    def partial(count, ms):
+        items = [FindItem(f"S{i}", ms + i, 0, 0, 0) for i in range(count)]
+        line = records.write_find(TWICE.encode(), items, DEVICE.stamp, True).decode()
+        return result_of(ms=ms, partial=True, find=line)
+
+    ledger = Ledger(None)
+    for count, ms, new in ((2, 3.0, True), (2, 3.0, False), (1, 2.0, False), (2, 2.5, True), (4, 4.0, True)):
+        assert ledger.record(TWICE, False, partial(count, ms)) == new
+    assert ledger.find_lines(DEVICE) == [partial(4, 4.0)["find"].encode()]
+    assert [json.loads(line)["time_ms"] for line in ledger.measurements(DEVICE)] == [4.0]
+    assert ledger.record(TWICE, False, result_of(ms=2.0))
+    ledger.again(DEVICE, [TWICE], False)
+    ledger.record(TWICE, True, partial(5, 1.0))
+    assert not ledger.record(TWICE, False, partial(5, 1.0)), "a whole one is not given for it"
+    assert [row[6] for row in ledger.layers(DEVICE)] == [2.0], "and stands before others as before"
+    assert ledger.states(DEVICE, False) == {TWICE: (OPEN, "")}
+    assert ledger.record(TWICE, False, result_of(ms=9.0))
+    assert not ledger.record(TWICE, False, result_of(ms=1.0))
+    assert [row[6] for row in ledger.layers(DEVICE)] == [9.0]
 
 
 def broken_ledgers(folder):
@@ -1016,8 +1038,26 @@ def test_a_problem_that_kills_is_left_after_two_tries():
     again = Scheduler(FakeLanes([lane]), ledger, weights, Nobody(), databases=False).run()
     assert (len(again.results), again.known, len(again.failed)) == (0, 4, 2)
     assert lane.log == tried, "nor in another run"
-    ledger.retry()
-    assert len(Scheduler(FakeLanes([FakeLane("b")]), ledger, weights, Nobody(), databases=False).run().results) == 2
+    one = next(key for key in weights if key.startswith("3-"))
+    retried = Scheduler(FakeLanes([FakeLane("b")]), ledger, {one: 1.0}, Nobody(), databases=False, retry=True).run()
+    assert len(retried.results) == 1
+    assert [state for state, _ in ledger.states(DEVICE, False).values()].count(FAILED) == 1, "of another list"
+
+
+def test_what_is_done_again_is_that_of_the_list_and_device():
+    ledger, other = Ledger(None), Device("other_1", "build/driver/other_1")
+    for key in [TWICE, *ONCE]:
+        for device in (DEVICE, other):
+            ledger.record(key, False, result_of(key, device=device))
+    states = ledger.states(other, False)
+    ledger.fail(other, "4-7-7-1x1-5-7-7-3-0x0-1x1-1x1-0-NCHW-FP32-F", False, "kills")
+    lane = FakeLane("a", lambda key: {"done": result_of(key, ms=0.5)})
+    found = Scheduler(FakeLanes([lane]), ledger, {TWICE: 1.0}, Nobody(), databases=False, again=True, retry=True).run()
+    assert [(key, result["after"]["ms"]) for key, result in found.results] == [(TWICE, 0.5)]
+    assert {row[0]: row[6] for row in ledger.layers(DEVICE)} == {TWICE: 0.5, ONCE[0]: 1.0, ONCE[1]: 1.0}
+    assert {key: state for key, state in ledger.states(other, False).items() if key in states} == states
+    assert (FAILED, "kills") in ledger.states(other, False).values()
+    assert set(ledger.states(DEVICE, False).values()) == {(DONE, "")}
 
 
 def test_the_budget_ends_it():

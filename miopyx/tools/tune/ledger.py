@@ -176,27 +176,28 @@ class Ledger:
     def record(self, key: str, search: bool, result: dict[str, Any], worker: str = "", seconds: float = 0.0) -> bool:
         """Keep the result of a measurement, unless its task has one, and who measured; return whether it was new.
 
-        A partial one, which a budget cut short or a solver that failed, stands in until a whole one comes, and its task
-        stays open.
+        A partial one, which a budget cut short or a solver that failed, stands in until a whole one comes, or another
+        with as many solvers, and its task stays open.
         """
         def work() -> bool:
             db = self._db
             task = self._task(Device(result["device"], result["stamp"]), key, search)
             self._attempt(task, "measure", worker, seconds, "done", "")
             before, after = result["before"] or {}, result["after"]
-            if not result["partial"] and db.execute(
-                    "DELETE FROM result WHERE task = ? AND partial = 1", (task,)).rowcount:
-                db.execute("DELETE FROM measurement WHERE task = ?", (task,))
-            new = db.execute(
-                "INSERT OR IGNORE INTO result VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            old = db.execute("SELECT find, partial, state FROM result JOIN task ON id = task WHERE task = ?",
+                             (task,)).fetchone()
+            if old is not None and not _replaces(result, *old):
+                return False
+            db.execute("DELETE FROM measurement WHERE task = ?", (task,))
+            db.execute(
+                "INSERT OR REPLACE INTO result VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (task, result["find"], result["perf"], int(result["partial"]), after["solver"], after["config"],
-                 after["ms"], before.get("solver"), before.get("ms"))).rowcount == 1
-            if new:
-                db.executemany("INSERT INTO measurement VALUES (?, ?)",
-                               [(task, json.dumps(line)) for line in result["times"]])
+                 after["ms"], before.get("solver"), before.get("ms")))
+            db.executemany("INSERT INTO measurement VALUES (?, ?)",
+                           [(task, json.dumps(line)) for line in result["times"]])
             if not result["partial"]:
                 db.execute("UPDATE task SET state = ?, why = '' WHERE id = ?", (DONE, task))
-            return new
+            return True
 
         return self._write(work)
 
@@ -216,20 +217,19 @@ class Ledger:
 
         self._write(work)
 
-    def again(self, keys: Iterable[str], search: bool) -> None:
-        """Open what is done again: results stand in until new ones come."""
-        def work() -> None:
-            tasks = "(SELECT task.id FROM task JOIN problem ON problem.id = problem WHERE key = ? AND search = ?)"
-            asked = [(key, int(search)) for key in keys]
-            self._db.executemany(f"UPDATE result SET partial = 1 WHERE task IN {tasks}", asked)
-            self._db.executemany(f"UPDATE task SET state = '{OPEN}' WHERE state = '{DONE}' AND id IN {tasks}", asked)
+    def again(self, device: Device, keys: Iterable[str], search: bool) -> None:
+        """Open what of a device is done again: results stand in until new whole ones come."""
+        self._reopen(DONE, device, keys, search)
 
-        self._write(work)
+    def retry(self, device: Device, keys: Iterable[str], search: bool) -> None:
+        """Open what failed on a device again."""
+        self._reopen(FAILED, device, keys, search)
 
-    def retry(self) -> None:
-        """Open what failed again."""
-        self._write(lambda: self._db.execute(
-            "UPDATE task SET state = ?, why = '' WHERE state = ?", (OPEN, FAILED)))
+    def _reopen(self, state: str, device: Device, keys: Iterable[str], search: bool) -> None:
+        rows = [(OPEN, state, int(search), key, *device) for key in keys]
+        self._write(lambda: self._db.executemany(
+            "UPDATE task SET state = ?, why = '' WHERE state = ? AND search = ? AND problem = (SELECT id FROM problem "
+            "WHERE key = ?) AND device = (SELECT id FROM device WHERE name = ? AND stamp = ?)", rows))
 
     # Reading
 
@@ -304,6 +304,20 @@ class Ledger:
         """Close the file; nothing is pending at any time."""
         with contextlib.suppress(sqlite3.Error):
             self._db.close()
+
+
+def _replaces(result: dict[str, Any], find: str, partial: int, state: str) -> bool:
+    """Whether a result takes the place of the one, with find-db record `find`, that a task in some state has.
+
+    A whole one of a task that is not done was opened to be measured again.
+    """
+    if not result["partial"]:
+        return state != DONE or bool(partial)
+    return bool(partial) and find != result["find"] and _solvers(result["find"]) >= _solvers(find)
+
+
+def _solvers(find: str) -> int:
+    return len(records.read_find(records.split(find.encode())[1]).items)
 
 
 def _storable(text: str) -> str:

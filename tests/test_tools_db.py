@@ -329,7 +329,18 @@ def test_report_of_a_ledger(run, tmp_path):
     page = _Page(out.read_text())
     assert "Tuning made of 12 ms 6 ms, 2.00 times as fast" in page.text
     assert "net <1>" in page.text
+    assert page.text.count(key) == 2, "layers of one name are told apart"
     assert page.count["svg"] == 4
+    layers = tmp_path / "layers.txt"
+    layers.write_text("conv -n 512 -c 64 -H 27 -W 27 -k 192 -y 5 -x 5 -p 2 -q 2 -F 1\n" * 3)
+    assert run("report", tmp_path / "ledger.sqlite3", out, "--list", layers)["rows"] == 1
+    page = _Page(out.read_text())
+    assert "layers.txt" in page.text
+    assert "Tuning made of 12 ms 6 ms" in page.text, "three times in the list"
+    assert "others" not in page.text
+    layers.write_text("conv -n 511 -c 64 -H 27 -W 27 -k 192 -y 5 -x 5 -p 2 -q 2 -F 1\n")
+    assert run("report", tmp_path / "ledger.sqlite3", out, "--list", layers)["rows"] == 2
+    assert "others" in _Page(out.read_text()).text
 
 
 @pytest.mark.parametrize("content", [b"\x00\xff=\x01\n\xfe=;\nab=c\n", b"conv -n 1 -c 2=3\nno record\n",

@@ -10,11 +10,13 @@ import pytest
 from problems import Problem
 
 import miopyx
+from miopyx._core import Device
 from miopyx.database import records, store
 from miopyx.database.records import FindItem, Kind
 from miopyx.device import devices
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
+from miopyx.solvers import registry
 from miopyx.tools import cli, db, db_files
 from miopyx.tools.tune.ledger import Ledger
 
@@ -159,6 +161,37 @@ def test_import(run, mixed, user_folder):
     assert again["added"] == 0
     assert again["left out"]["records of keys that the user's database has"] == 3
     assert run("import", mixed, "--device", "host", "--replace")["added"] == 3
+
+
+def test_import_keeps_the_stamp_of_this_build_and_device(run, user_folder, tmp_path):
+    store.forget()
+    host = devices.find("host")
+    stamp, perf = store.of(host).stamp, PERF.split(b"=")[0]
+    path = tmp_path / "own.txt"
+    path.write_bytes(records.write_find(KEYS[0], ITEMS, stamp, True, ["A"])
+                     + records.write_perf(perf, {"A": "1"}, stamp)
+                     + records.write_find(KEYS[1], ITEMS, stamp.replace("/", "x/", 1)))
+    assert run("import", path, "--device", "host")["added"] == 3
+    databases = store.of(host)
+    own, other = (records.read_find(databases.user_find.get(key)) for key in KEYS)
+    assert (own.stamp, own.partial, own.failed, own.items) == (stamp, True, ["A"], ITEMS)
+    assert (other.stamp, other.partial) == ("imported", False)
+    assert records.read_perf(databases.user_perf.get(perf))[1] == stamp
+
+
+def test_verify_asks_the_device_of_a_record(run, tmp_path, opencl_name):
+    """FFT's workspace depends on the device, and is none on the host."""
+    info = devices.find(opencl_name)
+    problem = _key.parse_find_key(KEYS[0])
+    solver = registry.BY_NAME["FFTConvFwd"]
+    need, path = solver.workspace_size(Device(info), problem), tmp_path / "a.txt"
+    for name, size, count in ((info.name, need, {"equal": 1}), (info.name, need + 1, {"different": 1}),
+                              ("nv-sm1_1", need, {"of another device": 1})):
+        item = FindItem(solver.name, 1.0, size, 0, 2)
+        path.write_bytes(records.write_find(KEYS[0], [item], records.clean(f"1/2/{name}")))
+        found = run("verify", path)
+        assert found["workspaces"] == {solver.name: count}
+        assert not any(text.endswith("'") for texts in found["examples"].values() for text in texts)
 
 
 def test_an_imported_record_is_used(run, user_folder, tmp_path):

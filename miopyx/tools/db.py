@@ -46,8 +46,10 @@ def add_commands(commands: Any) -> None:
     one = ("file", {"type": Path, "metavar": "FILE"})
     out = ("out", {"type": Path, "metavar": "OUT"})
     add("info", info, "Count records, items, solvers, types and versions.", some)
-    add("verify", verify, "Read every record, regenerate every key, compare workspaces; list what is wrong by reason.",
-        one, ("--examples", {"type": int, "default": 3, "metavar": "N", "help": "show N lines a reason (default: 3)"}))
+    add("verify", verify, "Read every record, regenerate every key, compare workspaces; list what is wrong by reason.  "
+        "Exits with 1 for damaged lines, a file that is cut short or has no records, and where most keys are none; not "
+        "for workspaces that differ, as those of other versions and other makers' records do.", one,
+        ("--examples", {"type": int, "default": 3, "metavar": "N", "help": "show N lines a reason (default: 3)"}))
     add("lookup", lookup, "Print the record of a key.", one, ("key", {"metavar": "KEY"}))
     add("merge", merge, "Write one file with one line a key.  Our own lines come before others', whole records before "
         "partial ones; else of our own the last counts, of others the first.  Parameters of several solvers are "
@@ -55,7 +57,8 @@ def add_commands(commands: Any) -> None:
     add("export", export, "Write a file as MIOpen reads it: one line a key, without our marks.  Of a ledger of miopyx "
         "tune, with them, what the name says: .fdb.txt a find-db, .db.txt a perf-db, .jsonl measurements.", one, out,
         ("--device", {"default": "", "metavar": "NAME", "help": "of a ledger: whose results; default: the only one's"}))
-    add("import", import_, "Add a file's records to the user's databases of a device.", one,
+    add("import", import_, "Add a file's records to the user's databases of a device.  Those of another build, driver "
+        "or device, and MIOpen's, are marked as imported: tune and Find's NORMAL mode time them anew.", one,
         ("--device", {"default": "", "metavar": "NAME", "help": "as `miopyx doctor` names it; default: the best"}),
         ("--replace", {"action": "store_true", "help": "also where the user's database has a record already"}))
     add("diff", diff, "Say which records two files have differently: other solvers, other times, other parameters.",
@@ -176,10 +179,11 @@ def verify(arguments: argparse.Namespace) -> dict[str, Any]:
     seen: set[bytes] = set()
     items = 0
     host = Device(devices.find("host"))
+    here = {records.clean(info.name): Device(info) for info in devices.discover()}
 
     def example(reason: str, text: bytes) -> None:
         if len(examples.setdefault(reason, [])) < arguments.examples:
-            examples[reason].append(ascii(text.decode(errors="backslashreplace"))[1:161])
+            examples[reason].append(ascii(text.decode(errors="backslashreplace"))[1:-1][:160])
 
     flaws: Counter[str] = Counter()
     for line in raw_lines(arguments.file, flaws):
@@ -202,15 +206,20 @@ def verify(arguments: argparse.Namespace) -> dict[str, Any]:
             record = records.read_find(text)
             left = record.skipped
             items += len(record.items)
+            device = record.stamp.rpartition("/")[2]
             for item in record.items:
                 solver = registry.BY_NAME.get(item.solver)
                 if solver is None:
                     unknown[item.solver] += 1
                 elif problem is not None:
-                    need = solver.workspace_size(host, problem)
+                    need = solver.workspace_size(here.get(device, host), problem)
                     counts = workspaces.setdefault(item.solver, Counter())
-                    counts["equal" if need == item.workspace else "different"] += 1
-                    if need != item.workspace:
+                    if need == item.workspace:
+                        counts["equal"] += 1
+                    elif device and device not in here:  # some formulas ask the device
+                        counts["of another device"] += 1
+                    else:
+                        counts["different"] += 1
                         example(f"workspace of {item.solver}", b"%b: %d in the file, %d by our formula" % (
                             key, item.workspace, need))
         skipped.update(left)
@@ -312,7 +321,7 @@ def import_(arguments: argparse.Namespace) -> dict[str, Any]:
             left["records without a usable item"] += 1
         elif not arguments.replace and target.get(key):
             left["records of keys that the user's database has"] += 1
-        elif target.update(key, _replacing(_as_ours(key, line))):
+        elif target.update(key, _replacing(_as_ours(key, line, database.stamp))):
             added += 1
         else:
             raise BadParmError("cannot be written", "database", target.path, "a writable folder")
@@ -325,10 +334,17 @@ def _replacing(line: bytes) -> Callable[[bytes | None], bytes]:
     return lambda _old: line
 
 
-def _as_ours(key: bytes, line: bytes) -> bytes:
-    """Return a line sealed and stamped as imported: NORMAL must not take it for measured here."""
+def _as_ours(key: bytes, line: bytes, stamp: str) -> bytes:
+    """Return a line sealed, and stamped as imported: NORMAL must not take it for measured here.
+
+    One that has `stamp`, the device's, was measured by the same build and driver on such a device, and stays.
+    """
     text = records.split(line)[1]
-    if is_perf(key):
+    perf = is_perf(key)
+    if records.classify(line) is Kind.OURS and stamp == (
+            records.read_perf(text)[1] if perf else records.read_find(text).stamp):
+        return line + b"\n"
+    if perf:
         return records.write_perf(key, records.read_perf(text)[0], _IMPORTED)
     return records.write_find(key, records.read_find(text).items, _IMPORTED)
 

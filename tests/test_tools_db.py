@@ -84,7 +84,9 @@ def test_lookup(run, mixed):
     assert list(found["solvers"]) == ["fft", "GemmFwdRest"], "fastest first"
     assert found["solvers"]["GemmFwdRest"] == "61.5 ms, 4665600 bytes, miopenConvolutionFwdAlgoGEMM"
     assert run("lookup", mixed, PERF.split(b"=")[0].decode())["parameters"] == {"ConvAsm1x1U": "4,8,4"}
-    assert not run("lookup", mixed, "1-2-3", code=1)["found"]
+    assert "no key" in run("lookup", mixed, "1-2-3", code=1)["why"]
+    found = run("lookup", mixed, KEYS[1].decode(), code=1)
+    assert (found["found"], "no key" in found["why"]) == (False, False)
 
 
 def test_merge_and_export(run, mixed, tmp_path):
@@ -117,7 +119,7 @@ def merged(run, tmp_path):
         paths = [tmp_path / f"{i}.txt" for i in range(len(files))]
         for path, lines in zip(paths, files, strict=True):
             path.write_bytes(lines)
-        run("merge", tmp_path / "merged.txt", *paths)
+        assert run("merge", tmp_path / "merged.txt", *paths)["records"] == 1
         return (tmp_path / "merged.txt").read_bytes()
 
     return merge
@@ -133,7 +135,7 @@ def test_merge_joins_parameters(merged):
     assert merged(line("1/2/d", A="1"), line("1/9/d", B="3")) == line("1/9/d", B="3"), "nobody measured both"
     assert merged(line("s", A="1") + line("s", B="2"), line("s", C="3")) == line("s", B="2", C="3"), (
         "in a file the last line has all")
-    assert merged(line("s", A="1"), line("s")) == b"", "taken back"
+    assert merged(line("s", A="1"), line("s"), line("s", B="2")) == line("s", B="2"), "taken back"
     assert merged(key + b"=A:1;B:2\n", key + b"=B:3;C:4,5\n") == key + b"=A:1;B:2;C:4,5\n"
     assert merged(key + b"=A:1\n", line("s", B="3")) == merged(line("s", B="3"), key + b"=A:1\n") == line("s", B="3")
 
@@ -225,7 +227,16 @@ def test_files_that_cannot_be_read(tmp_path, capsys):
         assert capsys.readouterr().err.startswith("miopyx db: ")
     (tmp_path / "in.txt").write_bytes(LEGACY)
     (tmp_path / "cut.bz2").write_bytes(bz2.compress(LEGACY * 1000)[:200])
+    capsys.readouterr()
     assert cli.main(["db", "info", str(tmp_path / "cut.bz2")]) == 0
+    assert "cut short" in capsys.readouterr().out
+    for words in (["merge", "out.txt", "cut.bz2"], ["export", "cut.bz2", "out.txt"]):
+        assert cli.main(["db", words[0], *(str(tmp_path / word) for word in words[1:])]) == 2
+        said = capsys.readouterr().err
+        assert "no records, 1 files cut short" in said
+        assert "cut.bz2" in said
+        assert "PosixPath" not in said
+        assert not (tmp_path / "out.txt").exists()
     assert cli.main(["db", "verify", str(tmp_path / "cut.bz2")]) == 1
     (tmp_path / "empty.txt").write_bytes(b"")
     assert cli.main(["db", "verify", str(tmp_path / "empty.txt")]) == 1

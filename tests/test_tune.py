@@ -449,7 +449,7 @@ def test_exports_of_a_ledger(tmp_path, user_folder, capsys):
     Scheduler(lanes, ledger, dict.fromkeys([TWICE, *ONCE], 1.0), Nobody()).run()
     lanes.close()
     ledger.close()
-    for ending, count in ((".fdb.txt", 3), (".db.txt", 0), (".jsonl", 3), (".fdb.txt.bz2", 3)):
+    for ending, count in ((".fdb.txt", 3), (".jsonl", 3), (".fdb.txt.bz2", 3)):
         out = tmp_path / f"out{ending}"
         assert cli.main(["db", "export", str(path), str(out), "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["records"] == count
@@ -461,8 +461,12 @@ def test_exports_of_a_ledger(tmp_path, user_folder, capsys):
         times = {item.solver: item.time for item in records.read_find(items).items}
         assert times == {solver: pytest.approx(tune_clock.clock(key.decode(), solver, (), 0), rel=1e-5)
                          for solver in times}
-    for arguments in ((path, tmp_path / "out.txt"), (path, tmp_path / "a.jsonl", "--device", "other")):
+    for arguments, words in (((path, tmp_path / "out.txt"), "what shall be written? [OUT = '/"),
+                             ((path, tmp_path / "a.jsonl", "--device", "other"), "no such device"),
+                             ((path, tmp_path / "out.db.txt"), "miopyx tune --exhaustive")):
         assert cli.main(["db", "export", *map(str, arguments)]) == 2
+        assert words in capsys.readouterr().err
+        assert not arguments[1].exists()
 
 
 def test_ledgers_are_databases(tmp_path, capsys):

@@ -119,7 +119,8 @@ def _info(path: Path) -> dict[str, Any]:
     stamps: Counter[str] = Counter()
     tokens: dict[str, Counter[str]] = {name: Counter() for name in ("layout", "type", "direction")}
     partial = items = named = 0
-    for line in raw_lines(path):
+    flaws: Counter[str] = Counter()
+    for line in raw_lines(path, flaws):
         kind = records.classify(line)
         kinds[kind.value] += 1
         named += kind is not Kind.MALFORMED and names_problem(records.split(line)[0])
@@ -144,8 +145,9 @@ def _info(path: Path) -> dict[str, Any]:
         if stamp:
             stamps[stamp] += 1
     require_records(path, sum(kinds.values()), named)
-    return {"bytes": path.stat().st_size, "records": sum(forms.values()), "items": items, "lines": dict(kinds),
-            "forms": dict(forms), "partial": partial, "stamps": dict(stamps.most_common()),
+    return {"bytes": path.stat().st_size, "file": "cut short" if flaws else "whole", "records": sum(forms.values()),
+            "items": items, "lines": dict(kinds), "forms": dict(forms), "partial": partial,
+            "stamps": dict(stamps.most_common()),
             **{name: dict(counts.most_common()) for name, counts in tokens.items() if counts},
             "solvers": dict(solvers.most_common())}
 
@@ -256,7 +258,8 @@ def lookup(arguments: argparse.Namespace) -> dict[str, Any]:
     key = arguments.key.encode(errors="surrogateescape")
     line = winners([arguments.file])[0].get(key)
     if line is None:
-        return {"ok": False, "key": arguments.key, "found": False}
+        return {"ok": False, "key": arguments.key, "found": False, "why": "the file has no record of it"
+                if names_problem(key) else "no key of a convolution, as 4-7-7-3x3-5-7-7-1-1x1-1x1-1x1-0-NCHW-FP32-F is"}
     text = records.split(line)[1]
     if is_perf(key):
         values, stamp, left = records.read_perf(text)
@@ -273,7 +276,7 @@ def lookup(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def merge(arguments: argparse.Namespace) -> dict[str, Any]:
     chosen, left = winners(arguments.file)
-    _write(arguments.out, b"".join(line + b"\n" for line in chosen.values()))
+    _write(arguments.out, [line + b"\n" for line in chosen.values()], arguments.file, left)
     return {"written": str(arguments.out), "records": len(chosen), "left out": dict(left)}
 
 
@@ -281,7 +284,7 @@ def export(arguments: argparse.Namespace) -> dict[str, Any]:
     if is_ledger(arguments.file):
         return _export_ledger(arguments)
     chosen, left = winners([arguments.file])
-    _write(arguments.out, b"".join(records.plain(line) for line in chosen.values()))
+    _write(arguments.out, [records.plain(line) for line in chosen.values()], [arguments.file], left)
     return {"written": str(arguments.out), "records": len(chosen), "left out": dict(left)}
 
 
@@ -290,17 +293,24 @@ def _export_ledger(arguments: argparse.Namespace) -> dict[str, Any]:
     name = str(arguments.out).removesuffix(".bz2")
     kind = next((what for ending, what in endings.items() if name.endswith(ending)), None)
     if kind is None:
-        raise BadParmError("what shall be written?", "OUT", arguments.out,
+        raise BadParmError("what shall be written?", "OUT", str(arguments.out),
                            f"a name that ends with {', '.join(endings)}")
     with opened(arguments.file, arguments.device) as (book, device):
         lines = (book.find_lines(device) if kind == "find-db" else book.perf_lines(device) if kind == "perf-db"
                  else [f"{line}\n".encode() for line in book.measurements(device)])
-    _write(arguments.out, b"".join(lines))
+    if not lines and kind == "perf-db":
+        raise BadParmError("no parameters that a search found", "FILE", str(arguments.file),
+                           "a ledger of miopyx tune --exhaustive")
+    _write(arguments.out, lines, [arguments.file], Counter())
     return {"written": str(arguments.out), "what": kind, "device": device.name, "stamp": device.stamp,
             "records": len(lines)}
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, lines: list[bytes], sources: list[Path], left: Counter[str]) -> None:
+    if not lines:
+        raise BadParmError("no records" + "".join(f", {count} {reason}" for reason, count in left.items()), "FILE",
+                           ", ".join(map(str, sources)), "files with records")
+    content = b"".join(lines)
     if path.suffix == ".bz2":
         content = bz2.compress(content)
     if not config.write_atomically(path, content, shared=True):
@@ -324,7 +334,7 @@ def import_(arguments: argparse.Namespace) -> dict[str, Any]:
         elif target.update(key, _replacing(_as_ours(key, line, database.stamp))):
             added += 1
         else:
-            raise BadParmError("cannot be written", "database", target.path, "a writable folder")
+            raise BadParmError("cannot be written", "database", str(target.path), "a writable folder")
     return {"device": info.name, "find-db": str(database.user_find.path), "perf-db": str(database.user_perf.path),
             "added": added, "left out": dict(left)}
 
@@ -352,9 +362,9 @@ def _as_ours(key: bytes, line: bytes, stamp: str) -> bytes:
 def compact(arguments: argparse.Namespace) -> dict[str, Any]:
     before = arguments.file.stat().st_size
     if is_ledger(arguments.file):
-        raise BadParmError("a ledger of miopyx tune", "FILE", arguments.file, "a find-db or perf-db file")
+        raise BadParmError("a ledger of miopyx tune", "FILE", str(arguments.file), "a find-db or perf-db file")
     if arguments.file.suffix == ".bz2":
-        raise BadParmError("compressed", "FILE", arguments.file, "a plain file")
+        raise BadParmError("compressed", "FILE", str(arguments.file), "a plain file")
     kinds: Counter[Kind] = Counter()
     named = 0
     for line in raw_lines(arguments.file):
@@ -363,7 +373,7 @@ def compact(arguments: argparse.Namespace) -> dict[str, Any]:
         named += kind is not Kind.MALFORMED and names_problem(records.split(line)[0])
     require_records(arguments.file, sum(kinds.values()), named)
     if not UserFile(arguments.file).compact():
-        raise BadParmError("cannot be rewritten", "FILE", arguments.file, "a file in a writable folder")
+        raise BadParmError("cannot be rewritten", "FILE", str(arguments.file), "a file in a writable folder")
     return {"file": str(arguments.file), "bytes before": before, "bytes after": arguments.file.stat().st_size,
             "dropped": {kind.value: kinds[kind] for kind in (Kind.DAMAGED, Kind.MALFORMED) if kinds[kind]}}
 

@@ -43,7 +43,7 @@ def raw_lines(path: Path, flaws: Counter[str] | None = None) -> Iterator[bytes]:
                     yield line
         except EOFError:
             if flaws is not None:
-                flaws["cut short"] += 1
+                flaws["files cut short"] += 1
         except OSError as e:
             raise OSError(e.errno or errno.EINVAL, str(e), str(path)) from None
 

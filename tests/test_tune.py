@@ -1048,6 +1048,15 @@ def test_a_problem_that_kills_is_left_after_two_tries():
     assert [state for state, _ in ledger.states(DEVICE, False).values()].count(FAILED) == 1, "of another list"
 
 
+def test_retry_of_the_command(listed, tmp_path, capsys, monkeypatch, user_folder):
+    lanes = [FakeLane("a", lambda key: {"why": "refused"}), FakeLane("b"), FakeLane("c")]
+    for lane, more, measured in zip(lanes, ([], [], ["--retry"]), (3, 0, 3), strict=True):
+        monkeypatch.setattr(tune, "_lanes", lambda *_, lane=lane: FakeLanes([lane]))
+        cli.main(["tune", str(listed), "--ledger", str(tmp_path / "ledger"), *more, "--json"])
+        assert sum(job == "measure" for job, _ in lane.log) == measured
+        assert len(json.loads(capsys.readouterr().out)["failed"]) == (0 if more else 3)
+
+
 def test_what_is_done_again_is_that_of_the_list_and_device():
     ledger, other = Ledger(None), Device("other_1", "build/driver/other_1")
     for key in [TWICE, *ONCE]:

@@ -3,13 +3,16 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -201,8 +204,8 @@ def test_a_result_counts_once(tmp_path):
                                "measurement": 2}
     assert ledger.states(DEVICE, False) == {TWICE: (DONE, ""), ONCE[0]: (FAILED, "why not")}
     assert [json.loads(line)["time_ms"] for line in ledger.measurements(DEVICE)] == [1.0, 1.0]
-    ledger.retry()
-    assert ledger.states(DEVICE, False)[ONCE[0]] == (OPEN, "")
+    ledger.retry(DEVICE, [TWICE, ONCE[0]], False)
+    assert ledger.states(DEVICE, False) == {TWICE: (DONE, ""), ONCE[0]: (OPEN, "")}
     assert not ledger.states(Device("some_2", "another build"), False)
     ledger.close()
 
@@ -217,6 +220,28 @@ def test_a_whole_result_replaces_a_partial_one():
     assert ledger.states(DEVICE, False) == {TWICE: (DONE, "")}
     assert [json.loads(line)["time_ms"] for line in ledger.measurements(DEVICE)] == [2.0]
     assert ledger.counts()["result"] == 1
+
+
+def test_a_partial_result_with_more_solvers_replaces_one_with_fewer():
+    def partial(count, ms):
+        items = [FindItem(f"S{i}", ms + i, 0, 0, 0) for i in range(count)]
+        line = records.write_find(TWICE.encode(), items, DEVICE.stamp, True).decode()
+        return result_of(ms=ms, partial=True, find=line)
+
+    ledger = Ledger(None)
+    for count, ms, new in ((2, 3.0, True), (2, 3.0, False), (1, 2.0, False), (2, 2.5, True), (4, 4.0, True)):
+        assert ledger.record(TWICE, False, partial(count, ms)) == new
+    assert ledger.find_lines(DEVICE) == [partial(4, 4.0)["find"].encode()]
+    assert [json.loads(line)["time_ms"] for line in ledger.measurements(DEVICE)] == [4.0]
+    assert ledger.record(TWICE, False, result_of(ms=2.0))
+    ledger.again(DEVICE, [TWICE], False)
+    ledger.record(TWICE, True, partial(5, 1.0))
+    assert not ledger.record(TWICE, False, partial(5, 1.0)), "a whole one is not given for it"
+    assert [row[6] for row in ledger.layers(DEVICE)] == [2.0], "and stands before others as before"
+    assert ledger.states(DEVICE, False) == {TWICE: (OPEN, "")}
+    assert ledger.record(TWICE, False, result_of(ms=9.0))
+    assert not ledger.record(TWICE, False, result_of(ms=1.0))
+    assert [row[6] for row in ledger.layers(DEVICE)] == [9.0]
 
 
 def broken_ledgers(folder):
@@ -260,6 +285,60 @@ def test_a_broken_ledger_stops_nothing(tmp_path, caplog):
             existing(path)
     with pytest.raises(BadParmError):
         existing(tmp_path / "nothing")
+
+
+@contextlib.contextmanager
+def powerless():
+    """Be nobody for a while where this process may write everywhere."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize(("file", "folder"), [(0o644, 0o555), (0o444, 0o777)])
+@pytest.mark.parametrize("live", [False, True])
+def test_a_ledger_that_cannot_be_written_is_read(file, folder, live, capsys):
+    """In a folder or mount that cannot be written to, or somebody else's, while its owner writes or not."""
+    with tempfile.TemporaryDirectory() as place:  # pytest's folders are its user's alone
+        path = Path(place) / "a ledger%20?.sqlite3"
+        ledger = Ledger(path)
+        ledger.record(TWICE, False, result_of())
+        if not live:
+            ledger.close()
+        os.chmod(path, file)
+        os.chmod(place, folder)
+        files = sorted(os.listdir(place))
+        try:
+            with powerless():
+                assert cli.main(["db", "info", str(path), "--json"]) == 0
+                with contextlib.closing(existing(path)) as book:
+                    assert book.find_lines(DEVICE) == [result_of()["find"].encode()]
+        finally:
+            os.chmod(place, 0o755)
+            ledger.close()
+        assert sorted(os.listdir(place)) in (files, ["a ledger%20?.sqlite3"]), "nothing stays that keeps its owner out"
+        assert str(path) in json.loads(capsys.readouterr().out)
+
+
+def test_a_log_that_cannot_be_read_is_said(tmp_path):
+    """Of a ledger that was copied while somebody wrote: what is in its -wal alone is not passed over."""
+    with tempfile.TemporaryDirectory() as place:
+        ledger = Ledger(tmp_path / "a.sqlite3")
+        ledger.record(TWICE, False, result_of())
+        for end in ("", "-wal"):
+            shutil.copy(f"{ledger.path}{end}", place)
+        ledger.close()
+        os.chmod(place, 0o555)
+        with powerless(), pytest.raises(BadParmError, match="cannot be read"):
+            existing(Path(place) / "a.sqlite3")
+        os.chmod(place, 0o755)
+        with contextlib.closing(existing(Path(place) / "a.sqlite3")) as book:
+            assert book.counts()["result"] == 1
 
 
 def test_a_ledger_that_fails_later_stops_nothing(tmp_path, caplog):
@@ -370,7 +449,7 @@ def test_exports_of_a_ledger(tmp_path, user_folder, capsys):
     Scheduler(lanes, ledger, dict.fromkeys([TWICE, *ONCE], 1.0), Nobody()).run()
     lanes.close()
     ledger.close()
-    for ending, count in ((".fdb.txt", 3), (".db.txt", 0), (".jsonl", 3), (".fdb.txt.bz2", 3)):
+    for ending, count in ((".fdb.txt", 3), (".jsonl", 3), (".fdb.txt.bz2", 3)):
         out = tmp_path / f"out{ending}"
         assert cli.main(["db", "export", str(path), str(out), "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["records"] == count
@@ -382,8 +461,12 @@ def test_exports_of_a_ledger(tmp_path, user_folder, capsys):
         times = {item.solver: item.time for item in records.read_find(items).items}
         assert times == {solver: pytest.approx(tune_clock.clock(key.decode(), solver, (), 0), rel=1e-5)
                          for solver in times}
-    for arguments in ((path, tmp_path / "out.txt"), (path, tmp_path / "a.jsonl", "--device", "other")):
+    for arguments, words in (((path, tmp_path / "out.txt"), "what shall be written? [OUT = '/"),
+                             ((path, tmp_path / "a.jsonl", "--device", "other"), "no such device"),
+                             ((path, tmp_path / "out.db.txt"), "miopyx tune --exhaustive")):
         assert cli.main(["db", "export", *map(str, arguments)]) == 2
+        assert words in capsys.readouterr().err
+        assert not arguments[1].exists()
 
 
 def test_ledgers_are_databases(tmp_path, capsys):
@@ -959,8 +1042,35 @@ def test_a_problem_that_kills_is_left_after_two_tries():
     again = Scheduler(FakeLanes([lane]), ledger, weights, Nobody(), databases=False).run()
     assert (len(again.results), again.known, len(again.failed)) == (0, 4, 2)
     assert lane.log == tried, "nor in another run"
-    ledger.retry()
-    assert len(Scheduler(FakeLanes([FakeLane("b")]), ledger, weights, Nobody(), databases=False).run().results) == 2
+    one = next(key for key in weights if key.startswith("3-"))
+    retried = Scheduler(FakeLanes([FakeLane("b")]), ledger, {one: 1.0}, Nobody(), databases=False, retry=True).run()
+    assert len(retried.results) == 1
+    assert [state for state, _ in ledger.states(DEVICE, False).values()].count(FAILED) == 1, "of another list"
+
+
+def test_retry_of_the_command(listed, tmp_path, capsys, monkeypatch, user_folder):
+    lanes = [FakeLane("a", lambda key: {"why": "refused"}), FakeLane("b"), FakeLane("c")]
+    for lane, more, measured in zip(lanes, ([], [], ["--retry"]), (3, 0, 3), strict=True):
+        monkeypatch.setattr(tune, "_lanes", lambda *_, lane=lane: FakeLanes([lane]))
+        cli.main(["tune", str(listed), "--ledger", str(tmp_path / "ledger"), *more, "--json"])
+        assert sum(job == "measure" for job, _ in lane.log) == measured
+        assert len(json.loads(capsys.readouterr().out)["failed"]) == (0 if more else 3)
+
+
+def test_what_is_done_again_is_that_of_the_list_and_device():
+    ledger, other = Ledger(None), Device("other_1", "build/driver/other_1")
+    for key in [TWICE, *ONCE]:
+        for device in (DEVICE, other):
+            ledger.record(key, False, result_of(key, device=device))
+    states = ledger.states(other, False)
+    ledger.fail(other, "4-7-7-1x1-5-7-7-3-0x0-1x1-1x1-0-NCHW-FP32-F", False, "kills")
+    lane = FakeLane("a", lambda key: {"done": result_of(key, ms=0.5)})
+    found = Scheduler(FakeLanes([lane]), ledger, {TWICE: 1.0}, Nobody(), databases=False, again=True, retry=True).run()
+    assert [(key, result["after"]["ms"]) for key, result in found.results] == [(TWICE, 0.5)]
+    assert {row[0]: row[6] for row in ledger.layers(DEVICE)} == {TWICE: 0.5, ONCE[0]: 1.0, ONCE[1]: 1.0}
+    assert {key: state for key, state in ledger.states(other, False).items() if key in states} == states
+    assert (FAILED, "kills") in ledger.states(other, False).values()
+    assert set(ledger.states(DEVICE, False).values()) == {(DONE, "")}
 
 
 def test_the_budget_ends_it():

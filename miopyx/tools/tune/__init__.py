@@ -139,16 +139,12 @@ def _run(arguments: argparse.Namespace) -> int:
     if path is None and arguments.scheduler:
         raise UsageError("a fleet's results are kept in the ledger alone: --ledger says where")
     ledger = Ledger(path, only=bool(arguments.scheduler))
-    if arguments.retry:
-        ledger.retry()
-    if arguments.again:
-        ledger.again(weights, arguments.exhaustive)
     ledger.asked((one.key, one.source, one.layer, one.weight) for one in found.wanted)
     lanes = _lanes(arguments, limit)
     progress = show.Progress(arguments.budget)
     try:
         summary = Scheduler(lanes, ledger, weights, progress, search=arguments.exhaustive, again=arguments.again,
-                            budget=arguments.budget, databases=not arguments.scheduler).run()
+                            retry=arguments.retry, budget=arguments.budget, databases=not arguments.scheduler).run()
     finally:
         progress.close()
         lanes.close()

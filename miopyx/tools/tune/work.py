@@ -232,6 +232,8 @@ class Scheduler:
         Search for configurations, too.
     again : bool
         Measure what the databases know, too.
+    retry : bool
+        Try again what failed.
     budget : float or None
         Seconds.
     databases : bool
@@ -240,10 +242,10 @@ class Scheduler:
     """
 
     def __init__(self, lanes: Lanes, ledger: Ledger, weights: dict[str, float], watcher: Watcher, *,
-                 search: bool = False, again: bool = False, budget: float | None = None, databases: bool = True,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 search: bool = False, again: bool = False, retry: bool = False, budget: float | None = None,
+                 databases: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
         self.lanes, self.ledger, self.weights, self.watcher = lanes, ledger, weights, watcher
-        self.search, self.again, self.databases, self.clock = search, again, databases, clock
+        self.search, self.again, self.retry, self.databases, self.clock = search, again, retry, databases, clock
         self.deadline = None if budget is None else clock() + budget
         self.pools: dict[Device, _Pool] = {}
         self.hands: dict[int, _Hand] = {}
@@ -357,6 +359,10 @@ class Scheduler:
 
     def _pool(self, device: Device) -> _Pool:
         if device not in self.pools:
+            if self.retry:
+                self.ledger.retry(device, self.weights, self.search)
+            if self.again:
+                self.ledger.again(device, self.weights, self.search)
             states = self.ledger.states(device, self.search)
             left = []
             for key in self.weights:

@@ -1123,6 +1123,22 @@ def test_a_broken_ledger_of_the_command(listed, user_folder, tmp_path):
     assert json.loads(run(listed, "--device", "host", "--ledger", path, "--json").stdout)["known"] == 3
 
 
+def test_a_search_that_the_budget_ends(user_folder, opencl_name):
+    """What was timed counts, and is done again; before and after were measured alike."""
+    station = Station(opencl_name)
+    result = station.run("measure", 60, key=TWICE, search=True, budget_ms=1.0)["done"]
+    station.close()
+    assert result["partial"]
+    before, after = result["before"], result["after"]
+    assert before["solver"] in result["find"], "who is first by prediction is timed first"
+    if (before["solver"], before["config"]) == (after["solver"], after["config"]):
+        assert before["ms"] == after["ms"]
+    (row,) = show.rows([sources.Wanted(TWICE, 1.0, "list", "layer")], [(TWICE, result)])
+    assert "partial" in show.table([row])[1]
+    summary = work.Summary(results=[(TWICE, result)])
+    assert any("1 of those measured in part" in line for line in tune._words(summary, 1, 0, None))
+
+
 def test_the_table_sums_up():
     wanted = [sources.Wanted(key, 2.0, "list", f"layer {key}") for key in many(60)]
     rows = show.rows(wanted, [(key, result_of(key, ms=1.0)) for key in many(60)])

@@ -157,7 +157,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({
             "problems": len(weights), "measured": len(summary.results), "known": summary.known, "left": summary.left,
-            "failed": [{"key": key, "why": why} for key, why in summary.failed], "ended_by": summary.ended_by,
+            "partial": _partial(summary), "failed": [{"key": key, "why": why} for key, why in summary.failed],
+            "ended_by": summary.ended_by,
             "lost": summary.lost,
             "clocks": [{**device._asdict(), "ms": times} for device, times in summary.clocks.items()],
             "refused": found.refused,
@@ -172,6 +173,11 @@ def _run(arguments: argparse.Namespace) -> int:
     return 1 if summary.failed or (summary.left and summary.ended_by == "all") else 0
 
 
+def _partial(summary: Any) -> int:
+    """Return how many results are partial."""
+    return sum(bool(result["partial"]) for _, result in summary.results)
+
+
 def _words(summary: Any, problems: int, refused: int, ledger: Path | None) -> list[str]:
     """Return what became of the problems, in words."""
     from . import work
@@ -180,6 +186,8 @@ def _words(summary: Any, problems: int, refused: int, ledger: Path | None) -> li
     known = f"{summary.known} known before{' (--again measures them, too)' if summary.known else ''}"
     lines = [f"{problems} problem{'s' * (problems != 1)}: {len(summary.results)} measured, {known}, "
              f"{len(summary.failed)} failed, {summary.left} left{why}"]
+    if _partial(summary):
+        lines.append(f"{_partial(summary)} of those measured in part: the next run measures them again")
     if refused:
         lines.append(f"{refused} lines or layers make no problem and were skipped")
     for device, times in summary.clocks.items():

@@ -25,6 +25,7 @@ class Row(NamedTuple):
     after: float
     solver: str
     solver_before: str
+    partial: bool = False  # a budget ended it early, or a solver failed while it ran
 
     @property
     def saved(self) -> float:
@@ -62,6 +63,8 @@ class Progress:
         if self._quiet:
             return
         what = f"failed: {why}" if result is None else f"{result['after']['ms']:.4g} ms {result['after']['solver']}"
+        if result is not None and result["partial"]:
+            what += ", partial"
         print(f"[{self._count}/{self._total}, {self._left()} left] {device.name} {key}: {what}", file=sys.stderr,
               flush=True)
 
@@ -87,7 +90,8 @@ def rows(wanted: Iterable[Wanted], results: Sequence[tuple[str, dict[str, Any]]]
         before, after = result["before"] or {}, result["after"]
         direction = key.split("_")[0][-1]
         made += [Row(one.layer, direction, result["device"], one.weight, before.get("ms"), after["ms"],
-                     after["solver"], before.get("solver", "")) for one in layers.get(key, [])]
+                     after["solver"], before.get("solver", ""), bool(result["partial"]))
+                 for one in layers.get(key, [])]
     return sorted(made, key=lambda row: (-row.saved, row.layer, row.direction, row.device))
 
 
@@ -100,8 +104,8 @@ def table(some: Sequence[Row]) -> list[str]:
     for row in some[:_ROWS]:
         cells.append([_cut(row.layer), row.direction, *([row.device] if with_device else []), f"{row.weight:g}",
                       *_times(row.before, row.after),
-                      row.solver if row.solver == row.solver_before or not row.solver_before
-                      else f"{row.solver_before} -> {row.solver}"])
+                      (row.solver if row.solver == row.solver_before or not row.solver_before
+                       else f"{row.solver_before} -> {row.solver}") + (", partial" if row.partial else "")])
     known = [row for row in some if row.before is not None]
     if len(some) > _ROWS:
         cells.append([f"{len(some) - _ROWS} more"])

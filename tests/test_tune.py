@@ -1098,7 +1098,8 @@ def test_an_interrupt_keeps_everything(tmp_path, user_folder):
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    ([], "what shall be tuned"), (["no such list"], "No such file"), (["resnet50", "--device", "nonsense"], "device"),
+    ([], "what shall be tuned"), (["no such list"], "No such file"), (["resnet50", "--device", "nonsense"], "'nonsense'; allowed: gpu, cpu, host"),
+    (["resnet50", "--device", "host", "--ledger", "/no/such/place/a"], "no such folder"),
     (["--from-log", "nowhere"], "No such file"), (["a.onnx"], "a.onnx"), (["a.pt2"], "a.pt2"),
     (["resnet50", "--budget", "soon"], "no time"), (["resnet50", "--limit", "400000h"], "longer than 10000h"),
     (["resnet50", "--batch", "0"], "no number"),
@@ -1137,6 +1138,28 @@ def test_a_search_that_the_budget_ends(user_folder, opencl_name):
     assert "partial" in show.table([row])[1]
     summary = work.Summary(results=[(TWICE, result)])
     assert any("1 of those measured in part" in line for line in tune._words(summary, 1, 0, None))
+
+
+def test_a_folder_that_keeps_nothing_ends_it_before(listed, user_folder, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    done = run(listed, "--device", "host", "--ledger", tmp_path / "ledger", code=2, MIOPEN_USER_DB_PATH=str(file))
+    assert "nothing would be kept" in done.stderr
+    assert not (tmp_path / "ledger").exists(), "nothing began"
+
+
+def test_a_result_that_is_not_kept_is_said_once(user_folder, caplog):
+    result = {**result_of(TWICE), "unkept": "the disk is full"}
+    Scheduler(FakeLanes([FakeLane("a", lambda key: {"done": result})]), Ledger(None), many(5), Nobody()).run()
+    assert [record.getMessage() for record in caplog.records] == [
+        "results are not in the user's databases: the disk is full"]
+    with Handle("host") as handle:
+        database, problem = store.of(handle.device.info), _key.parse_find_key(TWICE.encode())
+        assert not database.why_unkept()
+        user_folder.joinpath(database.user_find.path.name + ".lock").unlink()
+        user_folder.joinpath(database.user_find.path.name + ".lock").mkdir()
+        database.store_find(problem, [FindItem("ConvHostDirectFwd", 1.0, 0, 0, 1)], False, [])
+        assert "cannot be written" in database.why_unkept(problem)
 
 
 def test_the_table_sums_up():

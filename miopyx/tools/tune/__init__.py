@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from miopyx.database import paths
-from miopyx.errors import MIOpenError
+from miopyx.errors import MIOpenError, UnknownError
 from miopyx.values import config
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -136,23 +136,26 @@ def _run(arguments: argparse.Namespace) -> int:
         weights[one.key] = weights.get(one.key, 0.0) + one.weight
     limit = arguments.limit * (12 if arguments.exhaustive and arguments.limit == _LIMIT else 1)
     path = arguments.ledger or default_ledger()
+    if arguments.ledger is not None and not arguments.ledger.parent.is_dir():
+        raise UsageError(f"--ledger {path}: no such folder")
     if path is None and arguments.scheduler:
         raise UsageError("a fleet's results are kept in the ledger alone: --ledger says where")
-    ledger = Ledger(path, only=bool(arguments.scheduler))
-    if arguments.retry:
-        ledger.retry()
-    if arguments.again:
-        ledger.again(weights, arguments.exhaustive)
-    ledger.asked((one.key, one.source, one.layer, one.weight) for one in found.wanted)
-    lanes = _lanes(arguments, limit)
+    lanes, ledger = _lanes(arguments, limit), None
     progress = show.Progress(arguments.budget)
     try:
+        ledger = Ledger(path, only=bool(arguments.scheduler))
+        if arguments.retry:
+            ledger.retry()
+        if arguments.again:
+            ledger.again(weights, arguments.exhaustive)
+        ledger.asked((one.key, one.source, one.layer, one.weight) for one in found.wanted)
         summary = Scheduler(lanes, ledger, weights, progress, search=arguments.exhaustive, again=arguments.again,
                             budget=arguments.budget, databases=not arguments.scheduler).run()
     finally:
         progress.close()
         lanes.close()
-        ledger.close()
+        if ledger is not None:
+            ledger.close()
     made = show.rows(found.wanted, summary.results)
     if arguments.json:
         print(json.dumps({
@@ -214,12 +217,27 @@ def _lanes(arguments: argparse.Namespace, limit: float) -> Any:
     made: list[LocalLane] = []
     try:
         for i, name in enumerate(names):
-            made.append(LocalLane(name, jobs * (i + 1) // len(names) - jobs * i // len(names), limit))
+            made.append(_lane(name, jobs * (i + 1) // len(names) - jobs * i // len(names), limit))
+            if made[-1].unkept:
+                raise UnknownError(f"nothing would be kept: {made[-1].unkept}")
     except BaseException:
         for lane in made:
             lane.close()
         raise
     return LocalLanes(made)
+
+
+def _lane(name: str, compilers: int, limit: float) -> Any:
+    from miopyx.device import devices
+
+    from .work import LocalLane
+
+    try:
+        return LocalLane(name, compilers, limit)
+    except MIOpenError:
+        if name:
+            devices.find(name)  # says which there are; the child gave its error's first words alone
+        raise
 
 
 def default_ledger() -> Path | None:

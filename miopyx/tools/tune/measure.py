@@ -82,8 +82,9 @@ class Bench:
     def describe(self) -> dict[str, Any]:
         """Return what the device is."""
         info = self.handle.device.info
-        return {"device": info.name, "kind": info.kind, "stamp": store.of(info).stamp, "pid": os.getpid(),
-                "compute_units": info.compute_units}
+        database = store.of(info)
+        return {"device": info.name, "kind": info.kind, "stamp": database.stamp, "pid": os.getpid(),
+                "compute_units": info.compute_units, "unkept": database.why_unkept()}
 
     # Looking
 
@@ -204,7 +205,7 @@ class Bench:
         tuned = database.user_perf.get(perf_key)
         return {
             "device": handle.device.name, "stamp": database.stamp, "before": before,
-            "after": after,
+            "after": after, "unkept": database.why_unkept(problem),
             "partial": record.partial or (search and budget_ms is not None and not find.is_known(survey, True)),
             "find": find_line.decode(),
             "perf": records.seal(perf_key + b"=" + tuned).decode() if tuned else None, "times": lines}

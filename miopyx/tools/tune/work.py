@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from miopyx.errors import MIOpenError, UnknownError
+from miopyx.values import logs
 
 from .ledger import DONE, FAILED, Device, Ledger
 from .station import Station
@@ -90,6 +91,7 @@ class LocalLane:
             raise UnknownError(str(about))
         self.name = f"{device or about['done']['device']}"
         self.device = Device(about["done"]["device"], about["done"]["stamp"])
+        self.unkept: str = about["done"]["unkept"]  # why this machine's databases keep nothing
         self.overlap = about["done"]["kind"] == "gpu"
         self.compilers = 0 if about["done"]["kind"] == "host" else compilers
 
@@ -529,6 +531,8 @@ class Scheduler:
         outcome, why = _outcome(answer)
         if outcome == "done":
             result = answer["done"]
+            if self.databases and result.get("unkept"):
+                logs.warn_once(("unkept", pool.device), "results are not in the user's databases: %s", result["unkept"])
             if self.ledger.record(task.key, self.search, result, flight.hand.lane.name,
                                   self.clock() - flight.began) or not task.done:
                 self.summary.results.append((task.key, result))

@@ -498,12 +498,12 @@ def test_after_a_failed_run_nothing_is_certain(monkeypatch):
     monkeypatch.setattr(find, "_run_off", fail)
     one, other = list(registry.BY_NAME.values())[:2]
     trial = find._Trial(None, fail, False, False, None)
-    trial.time(SimpleNamespace(solver=one), None)
+    trial.time(SimpleNamespace(solver=one))
     assert (trial.failed, trial.unsure) == ([one], False)
     trial.timed = [SimpleNamespace(time=2.0), SimpleNamespace(time=1.0)]
     assert [timed.time for timed in trial.in_order()] == [1.0, 2.0]
     assert trial.unsure
-    trial.time(SimpleNamespace(solver=other), None)
+    trial.time(SimpleNamespace(solver=other))
     assert trial.failed == [one]
 
 
@@ -536,6 +536,35 @@ def test_a_child_that_was_ended_as_it_answered_costs_nothing(user_folder, monkey
     time.sleep(0.5)
     assert "done" in station.run("measure", 60, key=TWICE, search=False)
     station.close()
+
+
+def test_two_processes_measure_once(user_folder):
+    first, second = Station("host", CLOCK), Station("host", CLOCK)
+    second.run("look", 60, keys=[TWICE], search=False)
+    assert "find" in first.run("measure", 60, key=TWICE, search=False, again=False)["done"]
+    assert second.run("measure", 60, key=TWICE, search=False, again=False) == {"done": {"known": True}}
+    assert "find" in second.run("measure", 60, key=TWICE, search=False, again=True)["done"]
+    first.close()
+    second.close()
+
+
+def test_a_child_that_dies_as_it_opens_is_started_once_more(user_folder, monkeypatch):
+    class Killed(child.Child):
+        left = 1
+
+        def ask(self, *arguments):
+            if Killed.left:
+                Killed.left -= 1
+                self.kill()
+            return super().ask(*arguments)
+
+    monkeypatch.setattr(station_module, "Child", Killed)
+    station = Station("host", CLOCK)
+    assert "done" in station.run("describe", 60)
+    station.close()
+    Killed.left = 2
+    with pytest.raises(UnknownError, match="SIGKILL"):
+        station.run("describe", 60)
 
 
 def test_a_lane_that_is_closed_does_not_wait_for_a_child_that_starts(user_folder, monkeypatch):
@@ -941,6 +970,45 @@ def test_an_interrupt_takes_what_has_arrived():
     summary = Scheduler(FakeLanes([lane]), ledger, many(9), Interrupting()).run()
     assert summary.ended_by == "interrupted"
     assert ledger.counts()["result"] == len(lane.measured) >= 2
+
+
+def test_counts_add_up_however_early_it_is_interrupted():
+    lane = FakeLane("a")
+    submit, looks = lane.submit, []
+
+    def look(job, **arguments):
+        looks.append(job)
+        if len(looks) == 2:
+            raise KeyboardInterrupt
+        return submit(job, **arguments)
+
+    def nobody():
+        raise KeyboardInterrupt
+
+    lane.submit = look
+    assert Scheduler(FakeLanes([lane]), Ledger(None), many(250), Nobody()).run().left == 250
+    assert Scheduler(SimpleNamespace(alive=nobody), Ledger(None), many(250), Nobody()).run().left == 250
+
+
+def test_what_another_process_measured_meanwhile_is_known():
+    lane = FakeLane("a", lambda key: {"done": {"known": True} if key.startswith("1-") else result_of(key)})
+    watcher = Nobody()
+    summary = Scheduler(FakeLanes([lane]), Ledger(None), many(3), watcher).run()
+    assert (summary.known, len(summary.results), summary.left, len(watcher.ended)) == (1, 2, 0, 3)
+
+
+@pytest.mark.parametrize(("options", "again"), [({}, False), ({"again": True}, True), ({"databases": False}, True)])
+def test_whether_a_problem_is_known_by_now_is_asked(options, again):
+    lane, asked = FakeLane("a"), []
+    submit = lane.submit
+
+    def noted(job, **arguments):
+        asked.extend([arguments["again"]] if job == "measure" else [])
+        return submit(job, **arguments)
+
+    lane.submit = noted
+    Scheduler(FakeLanes([lane]), Ledger(None), many(3), Nobody(), **options).run()
+    assert asked == [again] * 3
 
 
 def test_a_problem_that_kills_is_left_after_two_tries():

@@ -62,7 +62,7 @@ class Progress:
             return
         if self._quiet:
             return
-        what = f"failed: {why}" if result is None else f"{result['after']['ms']:.4g} ms {result['after']['solver']}"
+        what = f"failed: {why}" if why else "measured by another process" if result is None else f"{result['after']['ms']:.4g} ms {result['after']['solver']}"
         if result is not None and result["partial"]:
             what += ", partial"
         print(f"[{self._count}/{self._total}, {self._left()} left] {device.name} {key}: {what}", file=sys.stderr,

@@ -166,6 +166,7 @@ class _Pool:
     waiting: list[tuple[float, int, Task]] = field(default_factory=list)
     built: list[tuple[float, int, Task]] = field(default_factory=list)
     open: int = 0  # tasks that are neither done nor given up
+    left: int = 0  # problems that nothing is known of, whether they were looked at or not
 
 
 @dataclass
@@ -268,7 +269,7 @@ class Scheduler:
             for number, flight in list(self.flights.items()):
                 if flight.job == "measure" and flight.future is not None and flight.future.done():
                     self._land(number)
-        self.summary.left = sum(pool.open + sum(map(len, pool.looks)) for pool in self.pools.values())
+        self.summary.left = sum(pool.left for pool in self.pools.values()) if self.pools else len(self.weights)
         return self.summary
 
     def _work(self) -> None:
@@ -370,7 +371,7 @@ class Scheduler:
                 else:
                     left.append(key)
             looks = deque(left[i:i + _LOOK] for i in range(0, len(left), _LOOK))
-            self.pools[device] = _Pool(device, looks)
+            self.pools[device] = _Pool(device, looks, left=len(left))
         return self.pools[device]
 
     def _lose(self, hand: _Hand, why: str, cause: _Flight | None = None) -> None:
@@ -433,7 +434,9 @@ class Scheduler:
             task = None if pool.looking else self._next(hand)
             if task is None:
                 break
-            self._give(hand, "measure", task, key=task.key, search=self.search, budget_ms=self._left_ms())
+            # A child that died may have written its result, which the ledger lacks.
+            again = self.again or not self.databases or task.deaths > 0
+            self._give(hand, "measure", task, key=task.key, search=self.search, budget_ms=self._left_ms(), again=again)
         if pool.looks or pool.looking or not lane.compilers:
             return
         if lane.overlap:
@@ -513,8 +516,10 @@ class Scheduler:
                 self.ledger.open(pool.device, [key], self.search)
                 self.ledger.fail(pool.device, key, self.search, one["why"])
                 self.summary.failed.append((key, one["why"]))
+                pool.left -= 1
             elif one["known"] and self.databases:
                 self.summary.known += 1
+                pool.left -= 1
             else:
                 weight = self.weights[key]
                 # Another machine's cache says nothing of this one's.
@@ -531,6 +536,10 @@ class Scheduler:
         outcome, why = _outcome(answer)
         if outcome == "done":
             result = answer["done"]
+            if result.get("known"):
+                self.summary.known += not task.done
+                self._end(pool, task, None, "")
+                return
             if self.databases and result.get("unkept"):
                 logs.warn_once(("unkept", pool.device), "results are not in the user's databases: %s", result["unkept"])
             if self.ledger.record(task.key, self.search, result, flight.hand.lane.name,
@@ -551,6 +560,7 @@ class Scheduler:
         if not task.done:
             task.done = True
             pool.open -= 1
+            pool.left -= 1
             self.watcher.done(pool.device, task.key, result, why)
 
     def _note(self, flight: _Flight, outcome: str, why: str) -> None:

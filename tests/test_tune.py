@@ -687,6 +687,7 @@ class FakeLane:
 
     depth = 2
     rest = None
+    machine = ""
 
     def __init__(self, name, behaviour=None, overlap=True, compilers=2, ms=1.0, built=lambda key: False):
         self.ms, self.built = ms, built
@@ -803,6 +804,53 @@ def test_what_is_built_needs_no_compiler(overlap, databases):
         assert lane.built(lane.measured[0]), "nothing waits for the compiler"
     if not overlap:
         assert not lane.together
+
+
+@pytest.mark.parametrize("kinds", [((False, 0), (False, 2)), ((False, 2), (False, 2)), ((False, 0), (True, 2)),
+                                   ((False, 2), (True, 0)), ((True, 2), (False, 0))])
+def test_a_cpu_measures_while_nothing_is_compiled(kinds):
+    """By any lane of the machine; on another one somebody may."""
+    now, disturbed, lock = {"measure": 0, "compile": 0}, [], threading.Lock()
+
+    def busy(job, key):
+        with lock:
+            now[job] += 1
+            if now["measure"] and now["compile"]:
+                disturbed.append(key)
+        time.sleep(0.003)
+        with lock:
+            now[job] -= 1
+
+    lanes = []
+    for i, (overlap, compilers) in enumerate(kinds):
+        def measured(key, overlap=overlap):
+            if not overlap:
+                busy("measure", key)
+            return {"done": result_of(key)}
+
+        lane = FakeLane("ab"[i], measured, overlap=overlap, compilers=compilers)
+        lane.device = Device(f"some_{i}", "stamp")
+        lane.compile = lambda key: busy("compile", key) or {"done": {"failed": 0}}
+        lanes.append(lane)
+    scheduler = Scheduler(FakeLanes(lanes), Ledger(None), many(40), Nobody())
+    assert len(scheduler.run().results) == 80
+    assert not disturbed
+    assert [len(lane.measured) for lane in lanes] == [40, 40]
+    lanes[1].machine = "another"
+    assert scheduler._may(lanes[0], "measure")
+
+
+def test_compilers_and_a_cpu_take_turns():
+    """Neither waits for the other's end."""
+    lanes = [FakeLane("cpu", overlap=False, compilers=0), FakeLane("gpu", compilers=2)]
+    order = []
+    for lane, job in zip(lanes, ("measure", "compile"), strict=True):
+        lane.device = Device(lane.name, "stamp")
+        do = getattr(lane, job)
+        setattr(lane, job, lambda key, do=do, job=job: order.append(job) or do(key))
+    assert len(Scheduler(FakeLanes(lanes), Ledger(None), many(20), Nobody()).run().results) == 40
+    turns = [job for i, job in enumerate(order) if i == 0 or order[i - 1] != job]
+    assert len(turns) > 8, turns
 
 
 def test_lanes_share_and_nothing_is_measured_twice():

@@ -48,6 +48,7 @@ class Lane(Protocol):
 
     name: str
     device: Device
+    machine: str   # lanes of one disturb each other
     overlap: bool  # whether compiling leaves measurements alone
     compilers: int
     depth: int     # measurements that may be given to it at a time; it does one after the other
@@ -75,6 +76,7 @@ class LocalLane:
 
     depth = 1
     rest: float | None = None
+    machine = ""
 
     def __init__(self, device: str, compilers: int, limit: float, clock: str = "") -> None:
         self._measuring = Station(device, clock)
@@ -253,6 +255,9 @@ class Scheduler:
         self.broken: dict[int, _Broken] = {}  # by the lanes' identity
         self.alone: dict[Device | None, float] = {}  # since when nobody is there for a pool, None: for any
         self.told: set[Device | None] = set()
+        self.last: dict[str, str] = {}  # of "compile" and a CPU's "measure", what began last on a machine
+        self.waits: set[tuple[str, str]] = set()   # machines and what could not begin there in this round
+        self.waited: set[tuple[str, str]] = set()  # and in the one before
         self.flights: dict[int, _Flight] = {}
         self.events: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.numbers = itertools.count()
@@ -287,6 +292,7 @@ class Scheduler:
                         self.deadline is not None and now > self.deadline + _LAST_SECONDS):
                     return
             else:
+                self.waited, self.waits = self.waits, set()
                 for hand in list(self.hands.values()):
                     self._fill(hand)
                 if self._is_finished():
@@ -434,6 +440,9 @@ class Scheduler:
             task = None if pool.looking else self._next(hand)
             if task is None:
                 break
+            if not self._may(lane, "measure"):
+                hand.ready.appendleft(task)
+                break
             # A child that died may have written its result, which the ledger lacks.
             again = self.again or not self.databases or task.deaths > 0
             self._give(hand, "measure", task, key=task.key, search=self.search, budget_ms=self._left_ms(), again=again)
@@ -444,9 +453,30 @@ class Scheduler:
             room = min(room, lane.compilers - len(hand.compiling))
         else:  # a CPU does not measure and compile at a time
             room = 0 if hand.compiling or hand.ready or hand.measuring else _BATCH * lane.compilers
-        for _ in range(min(room, len(pool.waiting))):
+        room = min(room, len(pool.waiting))
+        if room < 1 or not self._may(lane, "compile"):
+            return
+        for _ in range(room):
             task = heapq.heappop(pool.waiting)[-1]
             self._give(hand, "compile", task, key=task.key)
+
+    def _may(self, lane: Lane, job: str) -> bool:
+        """Whether a job may begin: on a machine nothing is compiled while a CPU measures, and the reverse.
+
+        Who waits for that has the next turn.
+        """
+        here = [hand for hand in self.hands.values() if hand.lane.machine == lane.machine]
+        alone = [hand for hand in here if not hand.lane.overlap]
+        if not alone or (job == "measure" and lane.overlap):
+            return True
+        other = "measure" if job == "compile" else "compile"
+        busy = any(hand.compiling for hand in here) if job == "measure" else any(
+            self.flights[number].job == "measure" for hand in alone for number in hand.measuring)
+        if busy or ((lane.machine, other) in self.waited and self.last.get(lane.machine) == job):
+            self.waits.add((lane.machine, job))
+            return False
+        self.last[lane.machine] = job
+        return True
 
     def _next(self, hand: _Hand) -> Task | None:
         """Return what a lane measures next: of what was compiled for it or needs no compiler the most promising."""

@@ -135,7 +135,7 @@ def test_an_onnx_model(tmp_path):
     assert "--batch" in found.refused[0]
     found = sources.read([str(path)], [], sources.Options(batch=1))
     assert not found.refused
-    assert {one.layer: one.key for one in found.wanted} == {
+    assert {one.layer.removeprefix("n1 "): one.key for one in found.wanted} == {
         "first": TWICE,
         "Conv 2": "5-7-7-3x3-6-4-4-1-1x1-2x2-1x1-0-NCHW-FP32-F",
         "ConvTranspose 3": "6-4-4-2x2-2-8-8-1-0x0-2x2-1x1-0-NCHW-FP32-B",
@@ -1214,7 +1214,8 @@ def test_an_interrupt_keeps_everything(tmp_path, user_folder):
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    ([], "what shall be tuned"), (["no such list"], "No such file"), (["resnet50", "--device", "nonsense"], "'nonsense'; allowed: gpu, cpu, host"),
+    ([], "what shall be tuned"), (["no such list"], "No such file"),
+    (["resnet50", "--device", "nonsense"], "'nonsense'; allowed: gpu, cpu, host"),
     (["resnet50", "--device", "host", "--ledger", "/no/such/place/a"], "no such folder"),
     (["--from-log", "nowhere"], "No such file"), (["a.onnx"], "a.onnx"), (["a.pt2"], "a.pt2"),
     (["resnet50", "--budget", "soon"], "no time"), (["resnet50", "--limit", "400000h"], "longer than 10000h"),
@@ -1254,6 +1255,36 @@ def test_a_search_that_the_budget_ends(user_folder, opencl_name):
     assert "partial" in show.table([row])[1]
     summary = work.Summary(results=[(TWICE, result)])
     assert any("1 of those measured in part" in line for line in tune._words(summary, 1, 0, None))
+
+
+def test_rows_of_two_files_have_their_names():
+    wanted = [sources.Wanted(TWICE, 1.0, source, "layer") for source in ("a.txt", "b.txt")]
+    assert [line.split()[2] for line in show.table(show.rows(wanted, [(TWICE, result_of())]))] == [
+        "source", "a.txt", "b.txt", "4"]
+    assert "source" not in show.table(show.rows(wanted[:1], [(TWICE, result_of())]))[0]
+
+
+def test_a_good_record_is_not_replaced_in_silence(user_folder):
+    station = Station("host", CLOCK)
+    results = [station.run("measure", 60, key=TWICE, search=False)["done"] for _ in range(2)]
+    station.close()
+    assert [one["before"]["known_ms"] for one in results] == [None, results[0]["after"]["ms"]]
+    results[1]["after"]["ms"] *= 1.2
+    lines = tune._words(work.Summary(results=[(TWICE, one) for one in results]), 1, 0, None)
+    assert lines[1].startswith("1 slower than what was known")
+    assert lines[2].startswith(TWICE)
+    assert len(lines) == 3
+
+
+def test_sources_on_both_sides_of_an_option(listed, tmp_path, monkeypatch, capsys):
+    seen = []
+    monkeypatch.setattr(tune, "_run", lambda arguments: seen.append(arguments.source) or 0)
+    assert cli.main(["tune", "a.pt2", "--batch", "4", "b.onnx", "--json", "c"]) == 0
+    assert seen == [["a.pt2", "b.onnx", "c"]]
+    for arguments in (["tune", "a", "--budgett", "3"], ["doctor", "a"]):
+        with pytest.raises(SystemExit):
+            cli.main(arguments)
+        assert "unrecognized arguments" in capsys.readouterr().err
 
 
 def test_a_folder_that_keeps_nothing_ends_it_before(listed, user_folder, tmp_path):

@@ -43,7 +43,11 @@ def _main(argv: Sequence[str] | None) -> int:
     ratestool.add_command(commands)
     train.add_command(commands)
     tune.add_commands(commands)
-    arguments = parser.parse_args(argv)
+    arguments, rest = parser.parse_known_args(argv)
+    if arguments.command == "tune" and not any(word.startswith("-") for word in rest):
+        arguments.source += rest  # sources behind an option, which argparse leaves
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # drivers may report names the terminal cannot show

@@ -15,6 +15,7 @@ from miopyx.values import config
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _LIMIT = 300.0
+_SOME = 5  # of what is named line by line
 _LONGEST = 10_000 * 3600.0
 
 
@@ -191,6 +192,12 @@ def _words(summary: Any, problems: int, refused: int, ledger: Path | None) -> li
              f"{len(summary.failed)} failed, {summary.left} left{why}"]
     if _partial(summary):
         lines.append(f"{_partial(summary)} of those measured in part: the next run measures them again")
+    worse = [f"{key}: {ms:.4g} ms, {known:.4g} before" for key, known, ms in (
+        (key, (result["before"] or {}).get("known_ms"), result["after"]["ms"]) for key, result in summary.results)
+        if known and ms > (1 + work.OUTLIER) * known]
+    if worse:
+        lines.append(f"{len(worse)} slower than what was known, which this replaces; is the machine busy?")
+        lines += worse[:_SOME]
     if refused:
         lines.append(f"{refused} lines or layers make no problem and were skipped")
     for device, times in summary.clocks.items():

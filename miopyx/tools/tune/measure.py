@@ -185,7 +185,9 @@ class Bench:
         first = next(iter(_ranking.candidates(survey)), None)
         before, old = None, None
         if first is not None:
-            before = {"solver": first.solver.name, "source": first.source, "config": _config_of(first.offer)}
+            known = _ranking.known(survey)
+            before = {"solver": first.solver.name, "source": first.source, "config": _config_of(first.offer),
+                      "known_ms": known.candidates[0].time if known is not None and known.current else None}
             if search:  # which may replace its configuration
                 with contextlib.suppress(MIOpenError):
                     old = preparing.invoker(handle, first.offer)

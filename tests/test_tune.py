@@ -1276,6 +1276,15 @@ def test_a_good_record_is_not_replaced_in_silence(user_folder):
     assert len(lines) == 3
 
 
+def test_an_interrupt_elsewhere_is_a_line(monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "report", interrupted)
+    assert cli.main(["doctor"]) == 130
+    assert capsys.readouterr().err == "miopyx: interrupted\n"
+
+
 def test_sources_on_both_sides_of_an_option(listed, tmp_path, monkeypatch, capsys):
     seen = []
     monkeypatch.setattr(tune, "_run", lambda arguments: seen.append(arguments.source) or 0)

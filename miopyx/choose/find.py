@@ -361,7 +361,7 @@ class _Trial:
                 raise
             except MIOpenError as e:
                 self.unsure = True
-                if not any(one.solver is offer.solver for one in [*self.timed, *self.skipped]):
+                if offer.solver not in {c.solver for c in self.timed} | {refusal.solver for refusal in self.skipped}:
                     self.skipped.append(Refusal(offer.solver, f"failed: {e}"))
 
     def _cannot_build(self, solver: Solver) -> None:

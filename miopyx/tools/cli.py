@@ -25,7 +25,11 @@ _GET_A_CPU_RUNTIME = ("apt-get install pocl-opencl-icd (Debian, Ubuntu), "
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (default: the process's arguments); return its exit code."""
-    return pipes.quietly(lambda: _main(argv))
+    try:
+        return pipes.quietly(lambda: _main(argv))
+    except KeyboardInterrupt:  # who has something to keep takes it before
+        print("miopyx: interrupted", file=sys.stderr)
+        return 130
 
 
 def _main(argv: Sequence[str] | None) -> int:

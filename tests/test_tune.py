@@ -138,7 +138,7 @@ def test_an_onnx_model(tmp_path):
     assert "--batch" in found.refused[0]
     found = sources.read([str(path)], [], sources.Options(batch=1))
     assert not found.refused
-    assert {one.layer: one.key for one in found.wanted} == {
+    assert {one.layer.removeprefix("n1 "): one.key for one in found.wanted} == {
         "first": TWICE,
         "Conv 2": "5-7-7-3x3-6-4-4-1-1x1-2x2-1x1-0-NCHW-FP32-F",
         "ConvTranspose 3": "6-4-4-2x2-2-8-8-1-0x0-2x2-1x1-0-NCHW-FP32-B",
@@ -581,12 +581,12 @@ def test_after_a_failed_run_nothing_is_certain(monkeypatch):
     monkeypatch.setattr(find, "_run_off", fail)
     one, other = list(registry.BY_NAME.values())[:2]
     trial = find._Trial(None, fail, False, False, None)
-    trial.time(SimpleNamespace(solver=one), None)
+    trial.time(SimpleNamespace(solver=one))
     assert (trial.failed, trial.unsure) == ([one], False)
     trial.timed = [SimpleNamespace(time=2.0), SimpleNamespace(time=1.0)]
     assert [timed.time for timed in trial.in_order()] == [1.0, 2.0]
     assert trial.unsure
-    trial.time(SimpleNamespace(solver=other), None)
+    trial.time(SimpleNamespace(solver=other))
     assert trial.failed == [one]
 
 
@@ -619,6 +619,35 @@ def test_a_child_that_was_ended_as_it_answered_costs_nothing(user_folder, monkey
     time.sleep(0.5)
     assert "done" in station.run("measure", 60, key=TWICE, search=False)
     station.close()
+
+
+def test_two_processes_measure_once(user_folder):
+    first, second = Station("host", CLOCK), Station("host", CLOCK)
+    second.run("look", 60, keys=[TWICE], search=False)
+    assert "find" in first.run("measure", 60, key=TWICE, search=False, again=False)["done"]
+    assert second.run("measure", 60, key=TWICE, search=False, again=False) == {"done": {"known": True}}
+    assert "find" in second.run("measure", 60, key=TWICE, search=False, again=True)["done"]
+    first.close()
+    second.close()
+
+
+def test_a_child_that_dies_as_it_opens_is_started_once_more(user_folder, monkeypatch):
+    class Killed(child.Child):
+        left = 1
+
+        def ask(self, *arguments):
+            if Killed.left:
+                Killed.left -= 1
+                self.kill()
+            return super().ask(*arguments)
+
+    monkeypatch.setattr(station_module, "Child", Killed)
+    station = Station("host", CLOCK)
+    assert "done" in station.run("describe", 60)
+    station.close()
+    Killed.left = 2
+    with pytest.raises(UnknownError, match="SIGKILL"):
+        station.run("describe", 60)
 
 
 def test_a_lane_that_is_closed_does_not_wait_for_a_child_that_starts(user_folder, monkeypatch):
@@ -741,6 +770,7 @@ class FakeLane:
 
     depth = 2
     rest = None
+    machine = ""
 
     def __init__(self, name, behaviour=None, overlap=True, compilers=2, ms=1.0, built=lambda key: False):
         self.ms, self.built = ms, built
@@ -857,6 +887,53 @@ def test_what_is_built_needs_no_compiler(overlap, databases):
         assert lane.built(lane.measured[0]), "nothing waits for the compiler"
     if not overlap:
         assert not lane.together
+
+
+@pytest.mark.parametrize("kinds", [((False, 0), (False, 2)), ((False, 2), (False, 2)), ((False, 0), (True, 2)),
+                                   ((False, 2), (True, 0)), ((True, 2), (False, 0))])
+def test_a_cpu_measures_while_nothing_is_compiled(kinds):
+    """By any lane of the machine; on another one somebody may."""
+    now, disturbed, lock = {"measure": 0, "compile": 0}, [], threading.Lock()
+
+    def busy(job, key):
+        with lock:
+            now[job] += 1
+            if now["measure"] and now["compile"]:
+                disturbed.append(key)
+        time.sleep(0.003)
+        with lock:
+            now[job] -= 1
+
+    lanes = []
+    for i, (overlap, compilers) in enumerate(kinds):
+        def measured(key, overlap=overlap):
+            if not overlap:
+                busy("measure", key)
+            return {"done": result_of(key)}
+
+        lane = FakeLane("ab"[i], measured, overlap=overlap, compilers=compilers)
+        lane.device = Device(f"some_{i}", "stamp")
+        lane.compile = lambda key: busy("compile", key) or {"done": {"failed": 0}}
+        lanes.append(lane)
+    scheduler = Scheduler(FakeLanes(lanes), Ledger(None), many(40), Nobody())
+    assert len(scheduler.run().results) == 80
+    assert not disturbed
+    assert [len(lane.measured) for lane in lanes] == [40, 40]
+    lanes[1].machine = "another"
+    assert scheduler._may(lanes[0], "measure")
+
+
+def test_compilers_and_a_cpu_take_turns():
+    """Neither waits for the other's end."""
+    lanes = [FakeLane("cpu", overlap=False, compilers=0), FakeLane("gpu", compilers=2)]
+    order = []
+    for lane, job in zip(lanes, ("measure", "compile"), strict=True):
+        lane.device = Device(lane.name, "stamp")
+        do = getattr(lane, job)
+        setattr(lane, job, lambda key, do=do, job=job: order.append(job) or do(key))
+    assert len(Scheduler(FakeLanes(lanes), Ledger(None), many(20), Nobody()).run().results) == 40
+    turns = [job for i, job in enumerate(order) if i == 0 or order[i - 1] != job]
+    assert len(turns) > 8, turns
 
 
 def test_lanes_share_and_nothing_is_measured_twice():
@@ -1024,6 +1101,45 @@ def test_an_interrupt_takes_what_has_arrived():
     summary = Scheduler(FakeLanes([lane]), ledger, many(9), Interrupting()).run()
     assert summary.ended_by == "interrupted"
     assert ledger.counts()["result"] == len(lane.measured) >= 2
+
+
+def test_counts_add_up_however_early_it_is_interrupted():
+    lane = FakeLane("a")
+    submit, looks = lane.submit, []
+
+    def look(job, **arguments):
+        looks.append(job)
+        if len(looks) == 2:
+            raise KeyboardInterrupt
+        return submit(job, **arguments)
+
+    def nobody():
+        raise KeyboardInterrupt
+
+    lane.submit = look
+    assert Scheduler(FakeLanes([lane]), Ledger(None), many(250), Nobody()).run().left == 250
+    assert Scheduler(SimpleNamespace(alive=nobody), Ledger(None), many(250), Nobody()).run().left == 250
+
+
+def test_what_another_process_measured_meanwhile_is_known():
+    lane = FakeLane("a", lambda key: {"done": {"known": True} if key.startswith("1-") else result_of(key)})
+    watcher = Nobody()
+    summary = Scheduler(FakeLanes([lane]), Ledger(None), many(3), watcher).run()
+    assert (summary.known, len(summary.results), summary.left, len(watcher.ended)) == (1, 2, 0, 3)
+
+
+@pytest.mark.parametrize(("options", "again"), [({}, False), ({"again": True}, True), ({"databases": False}, True)])
+def test_whether_a_problem_is_known_by_now_is_asked(options, again):
+    lane, asked = FakeLane("a"), []
+    submit = lane.submit
+
+    def noted(job, **arguments):
+        asked.extend([arguments["again"]] if job == "measure" else [])
+        return submit(job, **arguments)
+
+    lane.submit = noted
+    Scheduler(FakeLanes([lane]), Ledger(None), many(3), Nobody(), **options).run()
+    assert asked == [again] * 3
 
 
 def test_a_problem_that_kills_is_left_after_two_tries():
@@ -1208,7 +1324,9 @@ def test_an_interrupt_keeps_everything(tmp_path, user_folder):
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    ([], "what shall be tuned"), (["no such list"], "No such file"), (["resnet50", "--device", "nonsense"], "device"),
+    ([], "what shall be tuned"), (["no such list"], "No such file"),
+    (["resnet50", "--device", "nonsense"], "'nonsense'; allowed: gpu, cpu, host"),
+    (["resnet50", "--device", "host", "--ledger", "/no/such/place/a"], "no such folder"),
     (["--from-log", "nowhere"], "No such file"), (["a.onnx"], "a.onnx"), (["a.pt2"], "a.pt2"),
     (["resnet50", "--budget", "soon"], "no time"), (["resnet50", "--limit", "400000h"], "longer than 10000h"),
     (["resnet50", "--batch", "0"], "no number"),
@@ -1231,6 +1349,83 @@ def test_a_broken_ledger_of_the_command(listed, user_folder, tmp_path):
     found = json.loads(run(listed, "--device", "host", "--ledger", path, "--json").stdout)
     assert (found["measured"], found["ledger"]) == (3, None)
     assert json.loads(run(listed, "--device", "host", "--ledger", path, "--json").stdout)["known"] == 3
+
+
+def test_a_search_that_the_budget_ends(user_folder, opencl_name):
+    """What was timed counts, and is done again; before and after were measured alike."""
+    station = Station(opencl_name)
+    result = station.run("measure", 60, key=TWICE, search=True, budget_ms=1.0)["done"]
+    station.close()
+    assert result["partial"]
+    before, after = result["before"], result["after"]
+    assert before["solver"] in result["find"], "who is first by prediction is timed first"
+    if (before["solver"], before["config"]) == (after["solver"], after["config"]):
+        assert before["ms"] == after["ms"]
+    (row,) = show.rows([sources.Wanted(TWICE, 1.0, "list", "layer")], [(TWICE, result)])
+    assert "partial" in show.table([row])[1]
+    summary = work.Summary(results=[(TWICE, result)])
+    assert any("1 of those measured in part" in line for line in tune._words(summary, 1, 0, None))
+
+
+def test_rows_of_two_files_have_their_names():
+    wanted = [sources.Wanted(TWICE, 1.0, source, "layer") for source in ("a.txt", "b.txt")]
+    assert [line.split()[2] for line in show.table(show.rows(wanted, [(TWICE, result_of())]))] == [
+        "source", "a.txt", "b.txt", "4"]
+    assert "source" not in show.table(show.rows(wanted[:1], [(TWICE, result_of())]))[0]
+
+
+def test_a_good_record_is_not_replaced_in_silence(user_folder):
+    station = Station("host", CLOCK)
+    results = [station.run("measure", 60, key=TWICE, search=False)["done"] for _ in range(2)]
+    station.close()
+    assert [one["before"]["known_ms"] for one in results] == [None, results[0]["after"]["ms"]]
+    results[1]["after"]["ms"] *= 1.2
+    lines = tune._words(work.Summary(results=[(TWICE, one) for one in results]), 1, 0, None)
+    assert lines[1].startswith("1 slower than what was known")
+    assert lines[2].startswith(TWICE)
+    assert len(lines) == 3
+
+
+def test_an_interrupt_elsewhere_is_a_line(monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "report", interrupted)
+    assert cli.main(["doctor"]) == 130
+    assert capsys.readouterr().err == "miopyx: interrupted\n"
+
+
+def test_sources_on_both_sides_of_an_option(listed, tmp_path, monkeypatch, capsys):
+    seen = []
+    monkeypatch.setattr(tune, "_run", lambda arguments: seen.append(arguments.source) or 0)
+    assert cli.main(["tune", "a.pt2", "--batch", "4", "b.onnx", "--json", "c"]) == 0
+    assert seen == [["a.pt2", "b.onnx", "c"]]
+    for arguments in (["tune", "a", "--budgett", "3"], ["doctor", "a"]):
+        with pytest.raises(SystemExit):
+            cli.main(arguments)
+        assert "unrecognized arguments" in capsys.readouterr().err
+
+
+def test_a_folder_that_keeps_nothing_ends_it_before(listed, user_folder, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    done = run(listed, "--device", "host", "--ledger", tmp_path / "ledger", code=2, MIOPEN_USER_DB_PATH=str(file))
+    assert "nothing would be kept" in done.stderr
+    assert not (tmp_path / "ledger").exists(), "nothing began"
+
+
+def test_a_result_that_is_not_kept_is_said_once(user_folder, caplog):
+    result = {**result_of(TWICE), "unkept": "the disk is full"}
+    Scheduler(FakeLanes([FakeLane("a", lambda key: {"done": result})]), Ledger(None), many(5), Nobody()).run()
+    assert [record.getMessage() for record in caplog.records] == [
+        "results are not in the user's databases: the disk is full"]
+    with Handle("host") as handle:
+        database, problem = store.of(handle.device.info), _key.parse_find_key(TWICE.encode())
+        assert not database.why_unkept()
+        user_folder.joinpath(database.user_find.path.name + ".lock").unlink()
+        user_folder.joinpath(database.user_find.path.name + ".lock").mkdir()
+        database.store_find(problem, [FindItem("ConvHostDirectFwd", 1.0, 0, 0, 1)], False, [])
+        assert "cannot be written" in database.why_unkept(problem)
 
 
 def test_the_table_sums_up():

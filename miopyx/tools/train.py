@@ -449,10 +449,13 @@ def judge(problems: Sequence[Measured], folds: Sequence[tuple[Sequence[int], Seq
                 strangers |= zip(mine, _model_times(grow(others), [problems[i] for i in mine]), strict=True)
 
     nothing: dict[int, Times | None] = dict.fromkeys(tables_)
-    ways = {margin: _judged(problems, _sure(models, margin), tables_) for margin in MARGINS}
+    # Who chooses where the model is unsure is who will: a table that is installed, or the index.
+    behind = tables_ if all(_costs.of(problems[i].on) is not None for i in tables_) else nothing
+    ways = {margin: _judged(problems, _sure(models, margin), behind) for margin in MARGINS}
     margin = min(ways, key=lambda m: (float(ways[m].regrets.mean()) if ways[m].regrets.size else 0, m))
     found = {"throughput index": _judged(problems, nothing, nothing),
-             "cost table": _judged(problems, tables_, tables_), "model": ways[margin],
+             "cost table": _judged(problems, tables_, tables_),
+             "model": _judged(problems, _sure(models, margin), tables_),
              "model, no table": _judged(problems, _sure(models, margin), nothing)}
     for device in devices if len(devices) > 1 else ():
         own = {i: answer for i, answer in strangers.items() if problems[i].device == device}

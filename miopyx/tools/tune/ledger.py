@@ -2,7 +2,7 @@
 
 A *task* is a problem on a kind of device, searched for or not, under the stamp of a build, driver and device.  Its
 result is recorded once: whoever reports it again changes nothing.  A file that cannot be used, or fails later, costs a
-warning; then the ledger is kept in memory, and what was measured is in the databases all the same.  Not so where the
+warning; then the ledger is kept in memory, and what was measured goes to the databases alone.  Not so where the
 ledger is the only place of results, as of a fleet: there a failing file is tried for a while, and then is an error.
 """
 
@@ -98,7 +98,7 @@ class Ledger:
             self._give_up(e)
 
     def _give_up(self, why: Exception) -> None:
-        _log.warning("the ledger %s is not used: %s; results are in the databases all the same", self.path, why)
+        _log.warning("the ledger %s is not used: %s; results go to the databases alone", self.path, why)
         self.close()
         self.path, self._db, self._ids = None, _fresh(), {}
 

@@ -234,7 +234,6 @@ def test_files_that_cannot_be_read(tmp_path, capsys):
         assert cli.main(["db", words[0], *(str(tmp_path / word) for word in words[1:])]) == 2
         said = capsys.readouterr().err
         assert "no records, 1 files cut short" in said
-        assert "cut.bz2" in said
         assert "PosixPath" not in said
         assert not (tmp_path / "out.txt").exists()
     assert cli.main(["db", "verify", str(tmp_path / "cut.bz2")]) == 1

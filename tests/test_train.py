@@ -488,10 +488,12 @@ SHIPPED = {
         "h100-signals")],
     "pocl-xeon-skylake-avx512-pthread": ["xeon-avx512-measurements.jsonl.bz2"],
     "pocl-epyc-skylake-avx512-pthread": [
-        "epyc-avx512-measurements.jsonl.bz2", "epyc-avx512-searched-measurements.jsonl.bz2"],
+        "epyc-avx512-measurements.jsonl.bz2", "epyc-avx512-searched-measurements.jsonl.bz2",
+        "epyc-avx512-16-bits-measurements.jsonl.bz2"],
     "pocl-epyc-haswell-pthread": ["epyc-avx2-measurements.jsonl.bz2"],
 }
-SHIPPED["pocl-cpu"] = [files[0] for name, files in SHIPPED.items() if name.startswith("pocl")]
+SHIPPED["pocl-cpu"] = [file for name, files in SHIPPED.items() if name.startswith("pocl") for file in files
+                       if "searched" not in file]
 
 
 def test_all_shipped_models_are_tested():

@@ -4,7 +4,7 @@ Names and argument order are the header's; output pointers became return values 
 """
 
 from miopyx.values._args cimport to_double, to_flag
-from miopyx.problem._descriptors cimport as_tensor
+from miopyx.problem._descriptors cimport as_tensor, check_descriptor
 from miopyx.values._types cimport MX_LRN_BACKWARD, MX_LRN_FORWARD, MX_SCALARS
 from miopyx.problem._lrn cimport LRN_DX, LRN_DY, LRN_SCALES, LRN_X, LRN_Y, LRNDescriptor, as_lrn, workspace_bytes
 from ._operation cimport Signature, arg_t, require_handle
@@ -49,7 +49,7 @@ def miopenSetLRNDescriptor(lrnDesc, mode, lrnN, lrnAlpha, lrnBeta, lrnK):
     BadParmError
         For an unknown mode or a number out of range; the descriptor stays as it was.
     """
-    as_lrn(lrnDesc, "lrnDesc").set(mode, lrnN, lrnAlpha, lrnBeta, lrnK)
+    (<LRNDescriptor> check_descriptor(lrnDesc, LRNDescriptor, "lrnDesc")).set(mode, lrnN, lrnAlpha, lrnBeta, lrnK)
 
 
 def miopenGetLRNDescriptor(lrnDesc):

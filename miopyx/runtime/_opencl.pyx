@@ -5,6 +5,8 @@ pyopencl owns contexts, queues and the buffers users hold.  Calls on the hot pat
 loader and there is no second one in the process.
 """
 
+import threading
+
 from libc.stdint cimport uint32_t
 from posix.dlfcn cimport RTLD_LAZY, dlopen, dlsym
 
@@ -16,6 +18,7 @@ cdef extern from "<dlfcn.h>":
     int RTLD_NOLOAD
 
 cdef bint loaded = False
+_loading = threading.Lock()
 
 
 cdef int check(cl_int code, str call) except -1:
@@ -33,9 +36,13 @@ cdef void* _symbol(void* library, const char* name, bint required) except? NULL:
 
 def load(str extension_path):
     """Fill the table from the library at `extension_path`, which must be loaded already."""
+    with _loading:
+        if not loaded:
+            _load(extension_path)
+
+
+cdef int _load(str extension_path) except -1:
     global loaded
-    if loaded:
-        return
     path = extension_path.encode()
     cdef void* lib = dlopen(path, RTLD_LAZY | RTLD_NOLOAD)
     if lib == NULL:
@@ -51,6 +58,7 @@ def load(str extension_path):
     opencl.retain, opencl.release = cl.clRetainMemObject, cl.clReleaseMemObject
     opencl.enqueue, opencl.elapsed, opencl.allocate, opencl.fail = _enqueue, _elapsed, _allocate, check
     loaded = True
+    return 0
 
 
 cdef cl_int _enqueue(void* queue, void* kernel, uint32_t dims, const size_t* global_size, const size_t* local_size,

@@ -14,7 +14,7 @@ from miopyx._core cimport SLOT_W, SLOT_X, SLOT_Y
 from miopyx.problem._descriptors cimport (
     ConvolutionDescriptor, TensorDescriptor, as_convolution, as_tensor, seen, stamp_of, the_convolution, the_tensor,
 )
-from miopyx.values._guard cimport load_int64, mx_guard_lock, mx_guard_unlock
+from miopyx.values._guard cimport load_double, load_int64, mx_guard_lock, mx_guard_unlock
 from miopyx.engine._handle cimport Handle, as_handle, recall
 from miopyx.engine._binding cimport call_t, check_arguments, workspace_bytes
 from miopyx.engine._invoker cimport Invoker, execute
@@ -702,7 +702,7 @@ cdef object _timing(int d, Handle h, bint transposed, object a, object b, object
         memset(scalars, 0, sizeof(scalars))
         scalars[0] = 1
         execute(h, invoker, &call, _NAMES[d], scalars, None)
-        return h.kernel_time
+        return load_double(h.kernel_time)
     return run
 
 

@@ -15,7 +15,7 @@ from posix.dlfcn cimport RTLD_NOW, dlopen, dlsym
 
 from ._runtime cimport fork_generation
 from miopyx.values._args cimport to_int64
-from miopyx.values._guard cimport add_int
+from miopyx.values._guard cimport add_int, mx_guard_lock, mx_guard_unlock
 
 from miopyx.errors import AllocFailedError, BadParmError, UnknownError, from_cuda
 
@@ -360,7 +360,10 @@ cdef class Buffer:
     def release(self):
         """Free the memory now; using the buffer afterwards is a BadParmError."""
         cdef bint pushed
+        cdef uint64_t address
+        mx_guard_lock(&self.guard)
         address, self.address = self.address, 0
+        mx_guard_unlock(&self.guard)
         if address and self.born == fork_generation and enter(self.context, &pushed) == 0:
             cu.cuMemFree(address)
             leave(pushed)

@@ -1,3 +1,4 @@
+# cython: freethreading_compatible=False
 """aten's batch norm and its gradients: ours or PyTorch's, whichever is known to be faster for the problem."""
 
 import weakref

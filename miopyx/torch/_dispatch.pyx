@@ -1,3 +1,4 @@
+# cython: freethreading_compatible=False
 """Operators' kernels above autograd."""
 
 import torch

@@ -1,3 +1,4 @@
+# cython: freethreading_compatible=False
 """Pooling and its gradients: PyTorch's by whoever is faster, and all that is ours whatever it takes."""
 
 from functools import partial

@@ -1,3 +1,4 @@
+# cython: freethreading_compatible=False
 """Softmax, its logarithm and their gradients: by whoever is faster, or ours whatever it takes."""
 
 from functools import partial

@@ -67,7 +67,7 @@ def miopenGetActivationDescriptor(activDesc):
     BadParmError
         For anything but an ActivationDescriptor that was not destroyed.
     """
-    cdef ActivationDescriptor desc = as_activation(activDesc, "activDesc")
+    cdef ActivationDescriptor desc = as_activation(activDesc, "activDesc").copied()  # making members lets go of the GIL
     return desc.mode, desc.alpha, desc.beta, desc.gamma
 
 

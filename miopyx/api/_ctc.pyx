@@ -67,7 +67,7 @@ def miopenGetCTCLossDescriptor(ctcLossDesc):
     BadParmError
         For anything but a CTCLossDescriptor that was not destroyed.
     """
-    cdef CTCLossDescriptor desc = as_ctc(ctcLossDesc, "ctcLossDesc")
+    cdef CTCLossDescriptor desc = as_ctc(ctcLossDesc, "ctcLossDesc").copied()  # making members lets go of the GIL
     return desc.data_type, desc.blank_label_id, desc.apply_softmax_layer
 
 

@@ -123,7 +123,7 @@ def miopenGetDropoutDescriptor(dropoutDesc, handle):
         For anything but a DropoutDescriptor that was set and not destroyed.
     """
     require_handle(handle)
-    cdef DropoutDescriptor desc = as_dropout(dropoutDesc, "dropoutDesc")
+    cdef DropoutDescriptor desc = as_dropout(dropoutDesc, "dropoutDesc").copied()  # making members lets go of the GIL
     desc.require_set()
     return desc.dropout, desc.states_set, desc.seed_set, desc.mask_set, desc.evo_set, desc.rng_mode
 

@@ -69,7 +69,7 @@ def miopenGetLRNDescriptor(lrnDesc):
     BadParmError
         For anything but an LRNDescriptor that was set and not destroyed.
     """
-    cdef LRNDescriptor desc = as_lrn(lrnDesc, "lrnDesc")
+    cdef LRNDescriptor desc = as_lrn(lrnDesc, "lrnDesc").copied()  # making members lets go of the GIL
     desc.require_set()
     return desc.mode, desc.n_set, desc.alpha_set, desc.beta_set, desc.k_set
 

@@ -147,7 +147,7 @@ def miopenGet2dPoolingDescriptor(poolDesc):
     BadParmError
         Where the descriptor was never set, or is not 2-D.
     """
-    cdef PoolingDescriptor desc = as_pooling(poolDesc, "poolDesc")
+    cdef PoolingDescriptor desc = as_pooling(poolDesc, "poolDesc").copied()  # making members lets go of the GIL
     if desc.spatial != 2:
         desc.require_set("poolDesc")
         raise BadParmError("not a two-dimensional pooling", "poolDesc", desc.spatial, 2)
@@ -202,7 +202,7 @@ def miopenGetNdPoolingDescriptor(poolDesc, nbDimsRequested):
     BadParmError
         Where fewer than 0 are.
     """
-    cdef PoolingDescriptor desc = as_pooling(poolDesc, "poolDesc")
+    cdef PoolingDescriptor desc = as_pooling(poolDesc, "poolDesc").copied()  # making members lets go of the GIL
     cdef int n = to_int(nbDimsRequested, "nbDimsRequested")
     if n > desc.spatial:
         raise UnknownError("more dimensions than the descriptor has", "nbDimsRequested", n, desc.spatial)

@@ -132,7 +132,7 @@ def miopenGetReduceTensorDescriptor(reduceTensorDesc):
     BadParmError
         For anything but a ReduceTensorDescriptor that was set and not destroyed.
     """
-    cdef ReduceTensorDescriptor desc = as_reduce(reduceTensorDesc, "reduceTensorDesc")
+    cdef ReduceTensorDescriptor desc = as_reduce(reduceTensorDesc, "reduceTensorDesc").copied()  # making members lets go of the GIL
     desc.require_set()
     return desc.op, desc.comp_type, desc.nan_propagation, desc.indices, desc.indices_type
 

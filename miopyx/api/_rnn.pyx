@@ -236,7 +236,7 @@ def miopenGetRNNDataSeqTensorDescriptor(seqTensorDesc, sequenceLenArrayLimit):
     BadParmError
         For anything but a SeqTensorDescriptor that was set and not destroyed, and a limit below 0.
     """
-    cdef SeqTensorDescriptor desc = as_sequences(seqTensorDesc, "seqTensorDesc")
+    cdef SeqTensorDescriptor desc = as_sequences(seqTensorDesc, "seqTensorDesc").copied()  # making members lets go of the GIL
     cdef int64_t limit
     desc.require_set("seqTensorDesc")
     limit = desc.batch if sequenceLenArrayLimit is None else to_int64(sequenceLenArrayLimit, "sequenceLenArrayLimit")
@@ -484,7 +484,7 @@ def miopenGetRNNParamsDescriptor(handle, rnnDesc, xDesc, wDesc, dtype):
         As miopenGetRNNParamsSize.
     """
     require_handle(handle)
-    cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
+    cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc").copied()  # making members lets go of the GIL
     cdef TensorDescriptor w = as_tensor(wDesc, "wDesc")
     cdef int64_t total, row = (desc.direction + 1) * rnn_gates(desc.mode) * <int64_t> desc.hidden
     total = _parameters(desc, xDesc, dtype)

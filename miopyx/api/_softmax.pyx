@@ -66,7 +66,7 @@ def miopenGetSoftmaxDescriptor(softmaxDesc):
     BadParmError
         For anything but a SoftmaxDescriptor that was not destroyed.
     """
-    cdef SoftmaxDescriptor desc = as_softmax(softmaxDesc, "softmaxDesc")
+    cdef SoftmaxDescriptor desc = as_softmax(softmaxDesc, "softmaxDesc").copied()  # making members lets go of the GIL
     return desc.alpha, desc.beta, desc.algorithm, desc.mode
 
 

@@ -31,9 +31,17 @@ cdef extern from *:
 
 cdef extern from *:
     """
-    #define mx_basic_size(object) Py_TYPE(object)->tp_basicsize
+    /* The class of ours that an object's class is, or was made of in Python. */
+    static PyTypeObject *mx_own_type(PyObject *object) {
+        PyTypeObject *type = Py_TYPE(object);
+        while (type->tp_base && type->tp_flags & Py_TPFLAGS_HEAPTYPE)
+            type = type->tp_base;
+        return type;
+    }
     """
-    size_t mx_basic_size(PyObject* object) noexcept
+    ctypedef struct PyTypeObject:
+        Py_ssize_t tp_basicsize
+    PyTypeObject* mx_own_type(PyObject* object) noexcept
 
 cdef enum:
     TRANSPOSE = 1
@@ -132,11 +140,12 @@ cdef class Descriptor:
 
     cdef Descriptor copied(self):
         """A copy with the same stamp: what it says at this moment, whoever sets it."""
-        cdef Descriptor made = type(self).__new__(type(self))
+        cdef PyTypeObject* own = mx_own_type(<PyObject*> self)
+        cdef type kind = <type> <PyObject*> own
+        cdef Descriptor made = kind.__new__(kind)
         cdef size_t start = <char*> &self.destroyed - <char*> <PyObject*> self  # behind Python's own
         mx_guard_lock(&self.guard)
-        memcpy(<char*> <PyObject*> made + start, <char*> <PyObject*> self + start,
-               mx_basic_size(<PyObject*> self) - start)
+        memcpy(<char*> <PyObject*> made + start, <char*> <PyObject*> self + start, own.tp_basicsize - start)
         made.hold()
         mx_guard_unlock(&self.guard)
         memset(&made.guard, 0, sizeof(made.guard))
@@ -147,22 +156,23 @@ cdef class Descriptor:
         return 0
 
     def __repr__(self):
-        cdef Descriptor now = <Descriptor> seen(self)
+        cdef Descriptor now = self.copied()  # with the GIL, too: making the text may let go of it
         return f"<destroyed {now.described()}>" if now.destroyed else now.described()
 
     def __eq__(self, other):
+        cdef Descriptor a, b
         if type(self) is not type(other):
             return NotImplemented
-        a, b = <Descriptor> seen(self), <Descriptor> seen(other)
+        a, b = self.copied(), (<Descriptor> other).copied()
         return a.destroyed == b.destroyed and (a.stamp == b.stamp or a.settings() == b.settings())
 
     def __hash__(self):
-        return hash((type(self), (<Descriptor> seen(self)).settings()))
+        return hash((type(self), self.copied().settings()))
 
     def __reduce__(self):
         if load_flag(self.destroyed):
             raise TypeError(f"{self!r} cannot be copied")
-        return _made_again, (type(self), (<Descriptor> seen(self)).settings())
+        return _made_again, (type(self), self.copied().settings())
 
 
 def _made_again(type kind not None, tuple settings not None):

@@ -9,9 +9,10 @@ from libc.stdint cimport int64_t, uint64_t
 cdef extern from *:
     """
     #ifdef Py_GIL_DISABLED
-    typedef PyMutex mx_guard;  /* all zeros: not held */
-    #define mx_guard_lock(guard) PyMutex_Lock(guard)
-    #define mx_guard_unlock(guard) PyMutex_Unlock(guard)
+    typedef char mx_guard;  /* a PyMutex; all zeros: not held */
+    _Static_assert(sizeof(PyMutex) == sizeof(mx_guard), "a PyMutex is a byte");
+    #define mx_guard_lock(guard) PyMutex_Lock((PyMutex *) (guard))
+    #define mx_guard_unlock(guard) PyMutex_Unlock((PyMutex *) (guard))
     #define MX_NO_GIL 1
     #else
     typedef char mx_guard;

@@ -11,8 +11,20 @@ cdef extern from *:
     #ifdef Py_GIL_DISABLED
     typedef char mx_guard;  /* a PyMutex; all zeros: not held */
     _Static_assert(sizeof(PyMutex) == sizeof(mx_guard), "a PyMutex is a byte");
+    #if defined(__has_feature)
+    #if __has_feature(thread_sanitizer)
+    #define MX_RACES 1
+    #endif
+    #endif
+    #ifdef MX_RACES  /* an interpreter that is not instrumented hides what its lock orders */
+    void __tsan_acquire(void *);
+    void __tsan_release(void *);
+    #define mx_guard_lock(guard) (PyMutex_Lock((PyMutex *) (guard)), __tsan_acquire(guard))
+    #define mx_guard_unlock(guard) (__tsan_release(guard), PyMutex_Unlock((PyMutex *) (guard)))
+    #else
     #define mx_guard_lock(guard) PyMutex_Lock((PyMutex *) (guard))
     #define mx_guard_unlock(guard) PyMutex_Unlock((PyMutex *) (guard))
+    #endif
     #define MX_NO_GIL 1
     #else
     typedef char mx_guard;

@@ -47,7 +47,8 @@ def miopenSetActivationDescriptor(activDesc, mode, activAlpha, activBeta, activG
     BadParmError
         For an unknown mode or what is no real number; the descriptor stays as it was.
     """
-    (<ActivationDescriptor> check_descriptor(activDesc, ActivationDescriptor, "activDesc")).set(mode, activAlpha, activBeta, activGamma)
+    cdef ActivationDescriptor desc = check_descriptor(activDesc, ActivationDescriptor, "activDesc")
+    desc.set(mode, activAlpha, activBeta, activGamma)
 
 
 def miopenGetActivationDescriptor(activDesc):
@@ -67,7 +68,7 @@ def miopenGetActivationDescriptor(activDesc):
     BadParmError
         For anything but an ActivationDescriptor that was not destroyed.
     """
-    cdef ActivationDescriptor desc = as_activation(activDesc, "activDesc").copied()  # making members lets go of the GIL
+    cdef ActivationDescriptor desc = as_activation(activDesc, "activDesc").copied()  # of one moment
     return desc.mode, desc.alpha, desc.beta, desc.gamma
 
 

@@ -47,7 +47,8 @@ def miopenSetCTCLossDescriptor(ctcLossDesc, dataType, blank_label_id, apply_soft
     BadParmError
         For an unknown type, or what is no integer or no flag; the descriptor stays as it was.
     """
-    (<CTCLossDescriptor> check_descriptor(ctcLossDesc, CTCLossDescriptor, "ctcLossDesc")).set(dataType, blank_label_id, apply_softmax_layer)
+    cdef CTCLossDescriptor desc = check_descriptor(ctcLossDesc, CTCLossDescriptor, "ctcLossDesc")
+    desc.set(dataType, blank_label_id, apply_softmax_layer)
 
 
 def miopenGetCTCLossDescriptor(ctcLossDesc):
@@ -67,7 +68,7 @@ def miopenGetCTCLossDescriptor(ctcLossDesc):
     BadParmError
         For anything but a CTCLossDescriptor that was not destroyed.
     """
-    cdef CTCLossDescriptor desc = as_ctc(ctcLossDesc, "ctcLossDesc").copied()  # making members lets go of the GIL
+    cdef CTCLossDescriptor desc = as_ctc(ctcLossDesc, "ctcLossDesc").copied()  # of one moment
     return desc.data_type, desc.blank_label_id, desc.apply_softmax_layer
 
 

@@ -123,7 +123,7 @@ def miopenGetDropoutDescriptor(dropoutDesc, handle):
         For anything but a DropoutDescriptor that was set and not destroyed.
     """
     require_handle(handle)
-    cdef DropoutDescriptor desc = as_dropout(dropoutDesc, "dropoutDesc").copied()  # making members lets go of the GIL
+    cdef DropoutDescriptor desc = as_dropout(dropoutDesc, "dropoutDesc").copied()  # of one moment
     desc.require_set()
     return desc.dropout, desc.states_set, desc.seed_set, desc.mask_set, desc.evo_set, desc.rng_mode
 
@@ -154,7 +154,8 @@ def miopenRestoreDropoutDescriptor(dropoutDesc, handle, dropout, states, stateSi
     """
     require_handle(handle)
     (<Handle> handle).require_alive()
-    (<DropoutDescriptor> check_descriptor(dropoutDesc, DropoutDescriptor, "dropoutDesc")).set(dropout, states, stateSizeInBytes, seed, use_mask, state_evo, rng_mode)
+    cdef DropoutDescriptor desc = check_descriptor(dropoutDesc, DropoutDescriptor, "dropoutDesc")
+    desc.set(dropout, states, stateSizeInBytes, seed, use_mask, state_evo, rng_mode)
 
 
 def miopenSetDropoutDescriptor(dropoutDesc, handle, dropout, states, stateSizeInBytes, seed, use_mask, state_evo,

@@ -49,7 +49,8 @@ def miopenSetLRNDescriptor(lrnDesc, mode, lrnN, lrnAlpha, lrnBeta, lrnK):
     BadParmError
         For an unknown mode or a number out of range; the descriptor stays as it was.
     """
-    (<LRNDescriptor> check_descriptor(lrnDesc, LRNDescriptor, "lrnDesc")).set(mode, lrnN, lrnAlpha, lrnBeta, lrnK)
+    cdef LRNDescriptor desc = check_descriptor(lrnDesc, LRNDescriptor, "lrnDesc")
+    desc.set(mode, lrnN, lrnAlpha, lrnBeta, lrnK)
 
 
 def miopenGetLRNDescriptor(lrnDesc):
@@ -69,7 +70,7 @@ def miopenGetLRNDescriptor(lrnDesc):
     BadParmError
         For anything but an LRNDescriptor that was set and not destroyed.
     """
-    cdef LRNDescriptor desc = as_lrn(lrnDesc, "lrnDesc").copied()  # making members lets go of the GIL
+    cdef LRNDescriptor desc = as_lrn(lrnDesc, "lrnDesc").copied()  # of one moment
     desc.require_set()
     return desc.mode, desc.n_set, desc.alpha_set, desc.beta_set, desc.k_set
 

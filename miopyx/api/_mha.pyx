@@ -33,7 +33,8 @@ def miopenSetMhaDescriptor(mhaDesc, scale):
     BadParmError
         For what is no real number; the descriptor stays as it was.
     """
-    (<MhaDescriptor> check_descriptor(mhaDesc, MhaDescriptor, "mhaDesc")).set(scale)
+    cdef MhaDescriptor desc = check_descriptor(mhaDesc, MhaDescriptor, "mhaDesc")
+    desc.set(scale)
 
 
 def miopenGetMhaDescriptor(mhaDesc):

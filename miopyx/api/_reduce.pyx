@@ -111,7 +111,8 @@ def miopenSetReduceTensorDescriptor(reduceTensorDesc, reduceTensorOp, reduceTens
     UnknownError
         For indices of another type.  The descriptor stays as it was.
     """
-    (<ReduceTensorDescriptor> check_descriptor(reduceTensorDesc, ReduceTensorDescriptor, "reduceTensorDesc")).set(
+    cdef ReduceTensorDescriptor desc = check_descriptor(reduceTensorDesc, ReduceTensorDescriptor, "reduceTensorDesc")
+    desc.set(
         reduceTensorOp, reduceTensorCompType, reduceTensorNanOpt, reduceTensorIndices, reduceTensorIndicesType)
 
 
@@ -132,7 +133,7 @@ def miopenGetReduceTensorDescriptor(reduceTensorDesc):
     BadParmError
         For anything but a ReduceTensorDescriptor that was set and not destroyed.
     """
-    cdef ReduceTensorDescriptor desc = as_reduce(reduceTensorDesc, "reduceTensorDesc").copied()  # making members lets go of the GIL
+    cdef ReduceTensorDescriptor desc = as_reduce(reduceTensorDesc, "reduceTensorDesc").copied()  # of one moment
     desc.require_set()
     return desc.op, desc.comp_type, desc.nan_propagation, desc.indices, desc.indices_type
 

@@ -236,7 +236,7 @@ def miopenGetRNNDataSeqTensorDescriptor(seqTensorDesc, sequenceLenArrayLimit):
     BadParmError
         For anything but a SeqTensorDescriptor that was set and not destroyed, and a limit below 0.
     """
-    cdef SeqTensorDescriptor desc = as_sequences(seqTensorDesc, "seqTensorDesc").copied()  # making members lets go of the GIL
+    cdef SeqTensorDescriptor desc = as_sequences(seqTensorDesc, "seqTensorDesc").copied()  # of one moment
     cdef int64_t limit
     desc.require_set("seqTensorDesc")
     limit = desc.batch if sequenceLenArrayLimit is None else to_int64(sequenceLenArrayLimit, "sequenceLenArrayLimit")
@@ -484,7 +484,7 @@ def miopenGetRNNParamsDescriptor(handle, rnnDesc, xDesc, wDesc, dtype):
         As miopenGetRNNParamsSize.
     """
     require_handle(handle)
-    cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc").copied()  # making members lets go of the GIL
+    cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc").copied()  # of one moment
     cdef TensorDescriptor w = as_tensor(wDesc, "wDesc")
     cdef int64_t total, row = (desc.direction + 1) * rnn_gates(desc.mode) * <int64_t> desc.hidden
     total = _parameters(desc, xDesc, dtype)
@@ -1340,7 +1340,8 @@ def plan_rnn_forward(handle, rnn_desc, x_desc, w_desc, y_desc, training, hx, cx,
     """Body of Handle.rnn_forward."""
     cdef RNNDescriptor desc = as_rnn(rnn_desc, "rnn_desc")
     cdef unsigned has = _wanted(desc, (hx, cx, hy, cy), ("hx", "cx", "hy", "cy"), (RNN_HX, RNN_CX, RNN_HY, RNN_CY))
-    return _plan(handle, MX_RNN_FORWARD, (rnn_desc, x_desc, y_desc, w_desc), desc, as_sequences(x_desc, "x_desc"), as_sequences(y_desc, "y_desc"), w_desc,
+    return _plan(handle, MX_RNN_FORWARD, (rnn_desc, x_desc, y_desc, w_desc), desc,
+                 as_sequences(x_desc, "x_desc"), as_sequences(y_desc, "y_desc"), w_desc,
                  to_flag(training, "training"), has,
                  ("x", "w", "hx", "cx", "y", "hy", "cy", "reserve", "table", "states"), _FORWARD)
 
@@ -1350,7 +1351,8 @@ def plan_rnn_backward_data(handle, rnn_desc, y_desc, w_desc, x_desc, hx, cx, dhy
     cdef RNNDescriptor desc = as_rnn(rnn_desc, "rnn_desc")
     cdef unsigned has = _wanted(desc, (hx, cx, dhy, dcy, dhx, dcx), ("hx", "cx", "dhy", "dcy", "dhx", "dcx"),
                                 (RNN_HX, RNN_CX, RNN_HY, RNN_CY, RNN_DHX, RNN_DCX))
-    return _plan(handle, MX_RNN_BACKWARD_DATA, (rnn_desc, x_desc, y_desc, w_desc), desc, as_sequences(x_desc, "x_desc"), as_sequences(y_desc, "y_desc"),
+    return _plan(handle, MX_RNN_BACKWARD_DATA, (rnn_desc, x_desc, y_desc, w_desc), desc,
+                 as_sequences(x_desc, "x_desc"), as_sequences(y_desc, "y_desc"),
                  w_desc, True, has,
                  ("y", "dy", "w", "hx", "cx", "dhy", "dcy", "dx", "dhx", "dcx", "reserve", "table"), _DATA)
 
@@ -1358,7 +1360,8 @@ def plan_rnn_backward_data(handle, rnn_desc, y_desc, w_desc, x_desc, hx, cx, dhy
 def plan_rnn_backward_weights(handle, rnn_desc, x_desc, y_desc, dw_desc, hx):
     """Body of Handle.rnn_backward_weights."""
     cdef RNNDescriptor desc = as_rnn(rnn_desc, "rnn_desc")
-    return _plan(handle, MX_RNN_BACKWARD_WEIGHTS, (rnn_desc, x_desc, y_desc, dw_desc), desc, as_sequences(x_desc, "x_desc"),
+    return _plan(handle, MX_RNN_BACKWARD_WEIGHTS, (rnn_desc, x_desc, y_desc, dw_desc), desc,
+                 as_sequences(x_desc, "x_desc"),
                  as_sequences(y_desc, "y_desc"), dw_desc, True, _wanted(desc, (hx,), ("hx",), (RNN_HX,)),
                  ("x", "hx", "y", "dw", "reserve", "table"), _WEIGHTS)
 

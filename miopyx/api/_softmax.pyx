@@ -46,7 +46,8 @@ def miopenSetSoftmaxDescriptor(softmaxDesc, alpha, beta, algorithm, mode):
     BadParmError
         For an unknown algorithm or mode or what is no real number; the descriptor stays as it was.
     """
-    (<SoftmaxDescriptor> check_descriptor(softmaxDesc, SoftmaxDescriptor, "softmaxDesc")).set(alpha, beta, algorithm, mode)
+    cdef SoftmaxDescriptor desc = check_descriptor(softmaxDesc, SoftmaxDescriptor, "softmaxDesc")
+    desc.set(alpha, beta, algorithm, mode)
 
 
 def miopenGetSoftmaxDescriptor(softmaxDesc):
@@ -66,7 +67,7 @@ def miopenGetSoftmaxDescriptor(softmaxDesc):
     BadParmError
         For anything but a SoftmaxDescriptor that was not destroyed.
     """
-    cdef SoftmaxDescriptor desc = as_softmax(softmaxDesc, "softmaxDesc").copied()  # making members lets go of the GIL
+    cdef SoftmaxDescriptor desc = as_softmax(softmaxDesc, "softmaxDesc").copied()  # of one moment
     return desc.alpha, desc.beta, desc.algorithm, desc.mode
 
 

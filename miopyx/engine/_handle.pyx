@@ -192,7 +192,7 @@ cdef class Handle:
 
     cdef int _take_queue(self, object queue, void* pointer, const runtime_t* rt) except -1:
         """Let a queue, of which there is a reference, stand in the place of the last one."""
-        cdef object old = self.own_queue  # who takes it meanwhile finds it alive
+        cdef object _old = self.own_queue  # who takes it meanwhile finds it alive
         cdef void* old_pointer = self.queue_ptr
         cdef const runtime_t* old_rt = self.rt
         mx_guard_lock(&self.guard)
@@ -383,7 +383,8 @@ cdef class Handle:
         raise TypeError("a handle is bound to a device of this process: make another, descriptors can be copied")
 
     def __repr__(self):
-        return f"<Handle {self.device.name if self.device is not None else None}{'' if load_flag(self.alive) else ' destroyed'}>"
+        name = self.device.name if self.device is not None else None
+        return f"<Handle {name}{'' if load_flag(self.alive) else ' destroyed'}>"
 
     def program(self, KernelSpec spec not None):
         """Return the built program of `spec`; a handle builds each once, unless many others were used since."""

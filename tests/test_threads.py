@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import sysconfig
 import threading
 import traceback
 from functools import partial
@@ -51,15 +50,6 @@ def test_the_ground_moves_while_threads_call(device_name, kind, seed):
     assert done.returncode == 0, done.stdout + done.stderr
     outcomes = json.loads(done.stdout)["outcomes"]
     assert outcomes["right"] > 0
-
-
-@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="a Python with the GIL")
-def test_importing_leaves_the_gil_off():
-    program = "import sys, miopyx; miopyx.Handle('host'); sys.exit(sys._is_gil_enabled())"
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
-    done = subprocess.run([sys.executable, "-P", "-W", "error", "-c", program], capture_output=True, text=True,
-                          env=environment, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_kernel_times_while_profiling_is_switched(handle, rng):

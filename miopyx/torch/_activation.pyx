@@ -1,4 +1,3 @@
-# cython: freethreading_compatible=False
 """Activations and local response normalisation, ours whatever they take."""
 
 from libc.stdint cimport int64_t

@@ -1,4 +1,3 @@
-# cython: freethreading_compatible=False
 """aten's batch norm and its gradients: ours or PyTorch's, whichever is known to be faster for the problem."""
 
 import weakref

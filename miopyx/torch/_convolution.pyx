@@ -1,4 +1,3 @@
-# cython: freethreading_compatible=False
 """aten's convolution and its backward: ours or PyTorch's, whichever is known to be faster for the problem.
 
 Autograd, autocast, fake tensors and compilers work above these kernels, as above PyTorch's own.

@@ -1,4 +1,3 @@
-# cython: freethreading_compatible=False
 """Operators' kernels above autograd."""
 
 import torch

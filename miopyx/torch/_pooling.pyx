@@ -1,4 +1,3 @@
-# cython: freethreading_compatible=False
 """Pooling and its gradients: PyTorch's by whoever is faster, and all that is ours whatever it takes."""
 
 from functools import partial

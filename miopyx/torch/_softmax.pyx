@@ -1,4 +1,3 @@
-# cython: freethreading_compatible=False
 """Softmax, its logarithm and their gradients: by whoever is faster, or ours whatever it takes."""
 
 from functools import partial

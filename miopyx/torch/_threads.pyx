@@ -1,4 +1,3 @@
-# cython: freethreading_compatible=False
 """Keeps PyTorch's idle threads off the cores while a kernel of ours runs.
 
 After a parallel region the threads of libgomp spin for some milliseconds, in case that another one follows

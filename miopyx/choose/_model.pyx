@@ -342,11 +342,12 @@ cdef dict _models = {}
 cdef Model model_of(Device device):
     """The model of a device's family, None where there is none that can be read."""
     cdef str name = device.info.name
-    if name not in _models:
+    found = _models.get(name, _models)
+    if found is _models:
         folders = [folder for folder in (paths.user_folder(), paths.system_folder()) if folder is not None]
         files = [folder / file for file in file_names(device.info) for folder in folders]
-        _models[name] = next(tables.readable(files, KIND, read), None)
-    return _models[name]
+        found = _models[name] = next(tables.readable(files, KIND, read), None)
+    return found
 
 
 def of(Device device not None):

@@ -5,6 +5,8 @@ pyopencl owns contexts, queues and the buffers users hold.  Calls on the hot pat
 loader and there is no second one in the process.
 """
 
+import threading
+
 from libc.stdint cimport int64_t, uint32_t
 from posix.dlfcn cimport RTLD_LAZY, dlopen, dlsym
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
@@ -28,6 +30,7 @@ cdef enum:
     STANDING = 100  # ns; stamps of a launch that are not further apart belong to a clock that stands still
 
 cdef bint loaded = False
+_loading = threading.Lock()
 cdef bint untimed = False  # events were seen that tell no time
 
 
@@ -46,9 +49,13 @@ cdef void* _symbol(void* library, const char* name, bint required) except? NULL:
 
 def load(str extension_path):
     """Fill the table from the library at `extension_path`, which must be loaded already."""
+    with _loading:
+        if not loaded:
+            _load(extension_path)
+
+
+cdef int _load(str extension_path) except -1:
     global loaded
-    if loaded:
-        return
     path = extension_path.encode()
     cdef void* lib = dlopen(path, RTLD_LAZY | RTLD_NOLOAD)
     if lib == NULL:
@@ -64,6 +71,7 @@ def load(str extension_path):
     opencl.retain, opencl.release = cl.clRetainMemObject, cl.clReleaseMemObject
     opencl.enqueue, opencl.elapsed, opencl.allocate, opencl.fail = _enqueue, _elapsed, _allocate, check
     loaded = True
+    return 0
 
 
 cdef cl_int _enqueue(void* queue, void* kernel, uint32_t dims, const size_t* global_size, const size_t* local_size,

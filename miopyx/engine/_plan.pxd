@@ -28,6 +28,8 @@ cdef class Plan:
     # What it was made from; the stamps say in which state.
     cdef tuple descriptors, descriptor_names
     cdef uint64_t stamp[STAMPS]
+    cdef const uint64_t* said[STAMPS]    # theirs, which the tuple keeps
+    cdef int stamps
     cdef mx_guard guard                  # of `own`
     cdef tuple made_from                 # what `seen` said of the descriptors
     cdef object identity                 # says what descriptors describe

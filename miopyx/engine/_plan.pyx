@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from miopyx.values._args cimport to_double, to_epsilon
-from miopyx.problem._descriptors cimport Descriptor, seen, stamp_of
+from miopyx.problem._descriptors cimport Descriptor, seen
 from miopyx.values._guard cimport load_uint64, mx_guard_lock, mx_guard_unlock, store_uint64
 from ._arena cimport Arena
 from ._handle cimport Handle
@@ -193,8 +193,8 @@ cdef inline int _require_usable(Plan plan) except -1:
     if plan.handle is None:
         raise BadParmError("a plan that no handle made", "plan", None, "Handle.convolution_forward(...)")
     plan.handle.require_alive()
-    for i in range(len(plan.descriptors)):
-        if stamp_of(<Descriptor> plan.descriptors[i]) != load_uint64(plan.stamp[i]):
+    for i in range(plan.stamps):
+        if load_uint64(plan.said[i][0]) != load_uint64(plan.stamp[i]):
             plan._require_unchanged()
             break
     return 0
@@ -217,8 +217,9 @@ cdef Plan make_plan(Handle handle, Invoker invoker, tuple names, tuple descripto
     cdef int i
     plan.handle, plan.invoker, plan.names, plan.explaining = handle, invoker, names, explaining
     plan.descriptors, plan.descriptor_names = descriptors, descriptor_names
-    for i in range(len(descriptors)):
-        plan.stamp[i] = (<Descriptor> now[i]).stamp
+    plan.stamps = <int> len(descriptors)
+    for i in range(plan.stamps):
+        plan.stamp[i], plan.said[i] = (<Descriptor> now[i]).stamp, &(<Descriptor> descriptors[i]).stamp
     plan.made_from, plan.identity, plan.made_of = now, identity, identity(now)
     plan.scalars = tuple([name for name, _ in scalars])
     for i in range(MX_SCALARS):

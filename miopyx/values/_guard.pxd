@@ -32,25 +32,29 @@ cdef extern from *:
     #define mx_guard_unlock(guard) ((void) 0)
     #define MX_NO_GIL 0
     #endif
-    /* Of numbers that threads read while another sets them.  The same instructions as without on x86. */
+    /* Of numbers that threads read while another sets them.  With the GIL plain ones: an atomic access, though the same
+       instruction, keeps the compiler from leaving out the reference counts around it. */
     #if MX_NO_GIL
-    #define MX_LOADS __ATOMIC_ACQUIRE
-    #define MX_STORES __ATOMIC_RELEASE
-    #else
-    #define MX_LOADS __ATOMIC_RELAXED
-    #define MX_STORES __ATOMIC_RELAXED
-    #endif
-    #define mx_load(place) __atomic_load_n(&(place), MX_LOADS)
-    #define mx_store(place, value) __atomic_store_n(&(place), value, MX_STORES)
+    #define mx_load(place) __atomic_load_n(&(place), __ATOMIC_ACQUIRE)
+    #define mx_store(place, value) __atomic_store_n(&(place), value, __ATOMIC_RELEASE)
     #define mx_add(place, value) __atomic_add_fetch(&(place), value, __ATOMIC_ACQ_REL)
     static inline double mx_load_double_at(const double *place) {
         double value;
-        __atomic_load(place, &value, MX_LOADS);
+        __atomic_load(place, &value, __ATOMIC_ACQUIRE);
         return value;
     }
-    static inline void mx_store_double_at(double *place, double value) { __atomic_store(place, &value, MX_STORES); }
+    static inline void mx_store_double_at(double *place, double value) {
+        __atomic_store(place, &value, __ATOMIC_RELEASE);
+    }
     #define mx_load_double(place) mx_load_double_at(&(place))
     #define mx_store_double(place, value) mx_store_double_at(&(place), value)
+    #else
+    #define mx_load(place) (place)
+    #define mx_store(place, value) ((void) ((place) = (value)))
+    #define mx_add(place, value) ((place) += (value))
+    #define mx_load_double mx_load
+    #define mx_store_double mx_store
+    #endif
     """
     ctypedef char mx_guard
     const bint MX_NO_GIL

@@ -46,6 +46,10 @@ SHAPES = (
 )
 
 
+def has_gil():
+    return getattr(sys, "_is_gil_enabled", lambda: True)()
+
+
 def has_fp64(handle):
     return handle.device.is_host or handle.device.info.fp64
 
@@ -613,7 +617,7 @@ def main(arguments=None):
         else:
             result = fault(options.device, options.kind, options.seconds, options.seed)
     failures = result.pop("failures")
-    print(json.dumps({**result, "failed": len(failures)}))
+    print(json.dumps({**result, "gil": has_gil(), "failed": len(failures)}))
     for failure in failures[:3]:
         print(failure, file=sys.stderr)
     return 1 if failures else 0

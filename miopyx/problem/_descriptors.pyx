@@ -42,6 +42,7 @@ cdef extern from *:
     ctypedef struct PyTypeObject:
         Py_ssize_t tp_basicsize
     PyTypeObject* mx_own_type(PyObject* object) noexcept
+    object PyType_GenericAlloc(PyTypeObject* type, Py_ssize_t items)
 
 cdef enum:
     TRANSPOSE = 1
@@ -141,9 +142,8 @@ cdef class Descriptor:
     cdef Descriptor copied(self):
         """A copy with the same stamp: what it says at this moment, whoever sets it."""
         cdef PyTypeObject* own = mx_own_type(<PyObject*> self)
-        cdef type kind = <type> <PyObject*> own
-        cdef Descriptor made = kind.__new__(kind)
-        cdef size_t start = <char*> &self.destroyed - <char*> <PyObject*> self  # behind Python's own
+        cdef Descriptor made = <Descriptor> PyType_GenericAlloc(own, 0)  # all zeros: holds nothing
+        cdef size_t start = sizeof(PyObject)
         mx_guard_lock(&self.guard)
         memcpy(<char*> <PyObject*> made + start, <char*> <PyObject*> self + start, own.tp_basicsize - start)
         made.hold()

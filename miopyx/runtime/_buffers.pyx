@@ -13,6 +13,7 @@ released is read (`_learn_the_note`), and the first word of what it names is com
 table of its platform's entry points, which freed memory has lost (`_require_alive`).
 """
 
+import os
 import sys
 import threading
 
@@ -283,6 +284,14 @@ cdef uint64_t serials = 0
 cdef object buffer_type = None   # pyopencl's, once it was imported
 cdef object memory_type = None
 _learning = threading.Lock()
+
+
+def _after_fork_in_child():
+    global _learning
+    _learning = threading.Lock()  # nobody may be left to release the old one
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 cdef extern from *:
     """

@@ -5,6 +5,7 @@ it is not, and left as it was.  Programs are PTX, which NVIDIA's OpenCL compiler
 changed in it.  A kernel is a struct of ours that holds its arguments, so that a launch is one call of the driver.
 """
 
+import os
 import re
 import threading
 
@@ -57,6 +58,14 @@ cdef bint loaded = False
 _loading = threading.Lock()
 cdef dict contexts = {}          # of devices by their numbers: retained once, for the life of the process
 cdef object contexts_lock = threading.Lock()
+
+
+def _after_fork_in_child():
+    global _loading, contexts_lock
+    _loading, contexts_lock = threading.Lock(), threading.Lock()  # nobody may be left to release the old ones
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def load(str path):

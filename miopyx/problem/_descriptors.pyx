@@ -10,7 +10,7 @@ import numpy
 
 from cpython.long cimport PyLong_Check
 from cpython.object cimport PyObject
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from miopyx.values._types cimport MX_BYTE, MX_E4M3, MX_E5M2
 from miopyx.values._guard cimport load_flag, load_int, mx_guard_lock, mx_guard_unlock, store_flag
@@ -143,12 +143,15 @@ cdef class Descriptor:
         """A copy with the same stamp: what it says at this moment, whoever sets it."""
         cdef PyTypeObject* own = mx_own_type(<PyObject*> self)
         cdef Descriptor made = <Descriptor> PyType_GenericAlloc(own, 0)  # all zeros: holds nothing
-        cdef size_t start = sizeof(PyObject)
+        cdef char* here = <char*> <PyObject*> self
+        cdef char* there = <char*> <PyObject*> made
+        cdef size_t own_part = sizeof(PyObject), content = <char*> &self.stamp - here  # between them what others change
+        memcpy(there + own_part, here + own_part, <char*> &self.destroyed - here - own_part)
+        made.destroyed = load_flag(self.destroyed)
         mx_guard_lock(&self.guard)
-        memcpy(<char*> <PyObject*> made + start, <char*> <PyObject*> self + start, own.tp_basicsize - start)
+        memcpy(there + content, here + content, own.tp_basicsize - content)
         made.hold()
         mx_guard_unlock(&self.guard)
-        memset(&made.guard, 0, sizeof(made.guard))
         return made
 
     cdef int hold(self) noexcept:

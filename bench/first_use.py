@@ -1,7 +1,7 @@
 """What the first use of layers costs that nobody measured, by who chooses: the learned model, the cost table, the
 throughput index, or Find.
 
-    python bench/first_use.py [LIST...] [--layers 200] [--device NAME] [--calls 100] [--seed 0] [--json FILE]
+    python bench/first_use.py [LIST...] [--layers 200] [--products 20] [--device NAME] [--calls 100] [--json FILE]
 
 Each way is a process of its own with empty caches of programs and no databases, and takes the same convolutions:
 random ones as networks have them, or some of LISTs of MIOpenDriver's command lines.  `choose` is the time until all
@@ -28,12 +28,11 @@ import numpy as np
 WAYS = {"model": (".model", ".costs.txt"), "cost table": (".costs.txt",), "index": (), "Find": (".model", ".costs.txt")}
 
 
-def problems(lists: list[str], layers: int, seed: int) -> list[str]:
+def problems(lists: list[str], layers: int, products: float, seed: int) -> list[str]:
     """Return command lines, drawn at random from the lists' or from those of bench/networklike.py."""
     folder = Path(__file__).parent
-    words = [str(layers), "--seed", str(seed), "--products", "20"]
-    if lists:
-        words = ["--of", *lists, "--seed", str(seed), "--batches", "1", "4", "--products", "20"]
+    words = ["--of", *lists, "--batches", "1", "4"] if lists else [str(layers)]
+    words += ["--seed", str(seed), "--products", str(products)]
     lines = subprocess.run([sys.executable, str(folder / "networklike.py"), *words], capture_output=True, text=True,
                            check=True).stdout.splitlines()
     return lines[:layers]
@@ -97,6 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("list", nargs="*")
     parser.add_argument("--layers", type=int, default=200)
+    parser.add_argument("--products", type=float, default=20, help="most 10^9 products of a direction")
     parser.add_argument("--device", default="")
     parser.add_argument("--calls", type=int, default=100)
     parser.add_argument("--seed", type=int, default=11, help="measured lists have 0, 7 and 9")
@@ -118,7 +118,8 @@ def main() -> None:
             for file in paths.system_folder().iterdir():
                 if file.name.endswith((*kept, ".rates.txt")):
                     shutil.copy(file, folder / "system")
-            (folder / "list.txt").write_text("\n".join(problems(options.list, options.layers, options.seed)) + "\n")
+            lines = problems(options.list, options.layers, options.products, options.seed)
+            (folder / "list.txt").write_text("\n".join(lines) + "\n")
             environment = {**os.environ, "MIOPYX_CACHE_DIR": str(folder / "cache"),
                            "MIOPEN_USER_DB_PATH": str(folder / "databases"),
                            "MIOPEN_SYSTEM_DB_PATH": str(folder / "system"), "POCL_CACHE_DIR": str(folder / "pocl"),

@@ -46,11 +46,13 @@ cdef class Device:
     """What solvers may know of a device.
 
     Made from a DeviceInfo and, for OpenCL, a pyopencl Context; sizes in bytes.
-    Which runtime launches its kernels is not a solver's business.
+    Which runtime launches its kernels is not a solver's business.  `speeds`, clock and bandwidth, are those of a device
+    that is not here.
     """
 
-    def __init__(self, info, context=None):
+    def __init__(self, info, context=None, tuple speeds not None=(0.0, 0.0)):
         self.info, self.context, self.name = info, context, info.name
+        self.clock, self.bandwidth = speeds
         self.is_host = info.kind == "host"
         self.is_cpu = info.kind == "cpu"
         self.is_gpu = info.kind == "gpu"
@@ -70,6 +72,7 @@ cdef class Device:
         if context is not None:
             self.context_ptr = context.int_ptr
             self.device_ptr = info.handle.int_ptr
+            self.clock, self.bandwidth = probing.speeds(info)
             self.place.rt, self.place.context = &opencl, <void*> self.context_ptr
             self.place.shares_memory = self.shares_memory
             self.place.takes_pointers = self.shares_memory and opencl.set_svm != NULL and probing.takes_pointers(info)

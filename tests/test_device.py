@@ -316,6 +316,28 @@ def test_what_is_tried_beyond_right_results(monkeypatch, then, memory):
     assert devices.probe(info_of()).cached is (memory != "unfinished")
 
 
+@pytest.mark.parametrize(("says", "speeds"), [
+    ("'clock': 900.5, 'bandwidth': 30", (900.5, 30)), ("'clock': 900.5", (900.5, 0)), ("'clock': 'fast'", (0, 0)),
+    ("'clock': -1, 'bandwidth': 1e300", (0, 0)), ("'clock': None, 'bandwidth': [1]", (0, 0)),
+    ("'pointers': True", (0, 0)),
+])
+def test_speeds(monkeypatch, says, speeds):
+    """What the child measured, now and from the disk; nonsense is nothing."""
+    fake_child(monkeypatch, f"{TRYING}; " + RIGHT.replace("'why': ''", f"'why': '', {says}"))
+    assert probing.speeds(info_of()) == (0, 0)  # nothing is known yet
+    assert devices.probe(info_of()).ok
+    assert probing.speeds(info_of()) == speeds
+    forget_in_process(monkeypatch)
+    assert probing.speeds(info_of()) == speeds
+
+
+def test_speeds_that_were_measured_stand_whatever_comes_then(monkeypatch):
+    fast = TRYING.replace("'why': ''", "'why': '', 'clock': 2.5, 'bandwidth': 3.5")
+    fake_child(monkeypatch, f"{fast}; import os; os.abort()")
+    assert devices.probe(info_of()).memory == "unfinished"
+    assert probing.speeds(info_of()) == (2.5, 3.5)
+
+
 @pytest.mark.parametrize(("says", "expected"), [(7, True), (4, True), (11, False), (0, False), (None, False)])
 def test_drivers_that_say_what_they_take(says, expected):
     class Told:
@@ -410,7 +432,7 @@ def test_verdict_file_is_plain_and_private(monkeypatch):
     assert path.parent.stat().st_mode & 0o777 == 0o700
     identity, result, why, end = path.read_text().split("\n")
     assert "pthread_4" not in identity  # a short name, which says less than what the driver says
-    assert re.fullmatch(r"works \d+\.\d+ \d+\.\d+ buffers", result)
+    assert re.fullmatch(r"works \d+\.\d+ \d+\.\d+ buffers 0\.0 0\.0", result)
     assert (why, end) == ("right results", "")
 
 

@@ -254,6 +254,8 @@ def test_profiling(new_handle, rng):
 
 
 def test_find_on_a_queue_without_profiling(opencl_name, rng):
+    if opencl_name.startswith("cuda"):
+        pytest.skip("a stream has no such property")
     import pyopencl
 
     context = pyopencl.Context([miopyx.device.devices.find(opencl_name).handle])

@@ -71,6 +71,7 @@ VOLUMES = {
     "3x3x3": conv_case(2, 64, 64, (6, 8, 10), (3, 3, 3), (1, 1, 1)),
     "3x3x3, many filters": conv_case(2, 64, 328, (4, 9, 8), (3, 3, 3), (1, 1, 1)),
     "3x3x3, many pixels": conv_case(3, 32, 136, (16, 24, 40), (3, 3, 3), (1, 1, 1)),
+    "64 filters, many pixels": conv_case(2, 64, 64, (3, 21, 34), (3, 3, 3), (1, 1, 1)),
     "odd volumes": conv_case(3, 72, 96, (5, 7, 9), (3, 3, 3), (1, 1, 1)),
     "uneven filters and pads": conv_case(2, 64, 72, (7, 6, 9), (2, 3, 1), (1, 0, 2)),
     "odd channels of volumes": conv_case(2, 17, 65, (5, 7, 6), (3, 3, 3), (1, 1, 1)),
@@ -113,6 +114,16 @@ ROWS = {
         (conv_case(1, 16, 40, (9, 20, 36), (3, 2, 3), (2, 0, 1), (1, 1, 1), (2, 1, 1)), {"KEPT": 0}),
     "along the depth": (conv_case(2, 64, 64, (9, 15, 16), (3, 1, 1), (1, 0, 0)), {"CHANNELS": 64, "KEPT": 1}),
 }
+# Backward data of volumes whose phases of the stride are filters, and how many channels of each.
+MERGED = {
+    "3x3x3": (conv_case(2, 32, 64, (8, 12, 10), (3, 3, 3), (1, 1, 1), (2, 2, 2)), 32),
+    "as large as its stride": (conv_case(1, 64, 128, (6, 8, 10), (2, 2, 2), (0, 0, 0), (2, 2, 2)), 64),
+    "uneven strides": (conv_case(2, 24, 40, (6, 9, 8), (2, 3, 3), (0, 1, 1), (2, 3, 1)), 24),
+    "a stride of the depth": (conv_case(1, 16, 72, (9, 7, 12), (5, 3, 3), (2, 1, 1), (3, 1, 1)), 16),
+    "few channels": (conv_case(2, 8, 64, (6, 8, 20), (3, 3, 3), (1, 1, 1), (2, 2, 2)), 8),
+    "no pads": (conv_case(1, 32, 64, (8, 10, 12), (3, 3, 3), (0, 0, 0), (2, 2, 2)), 32),
+    "a pad wider than the filter": (conv_case(1, 32, 64, (6, 6, 8), (2, 2, 2), (2, 2, 2), (2, 2, 2)), 32),
+}
 
 
 @pytest.fixture
@@ -143,6 +154,15 @@ def test_taps_that_share_rows(gpu, host, rng, name, layout, direction):
     every_way(gpu, host, rng, case, layout, direction)
 
 
+@pytest.mark.parametrize("layout", ["packed", "channels last"])
+@pytest.mark.parametrize("name", MERGED)
+def test_phases_of_the_stride_as_filters(gpu, host, rng, name, layout):
+    case, channels = MERGED[name]
+    steps = SOLVERS[1].solution(gpu.device, problem_of(case, "float16", layout, 1)).steps
+    assert any(f"MERGED={channels}" in step.spec.options.split() for step in steps)
+    every_way(gpu, host, rng, case, layout, 1)
+
+
 @pytest.mark.parametrize("direction", range(3))
 @pytest.mark.parametrize("layout", ["packed", "padded", "channels last"])
 @pytest.mark.parametrize("name", SHAPES)
@@ -171,12 +191,12 @@ def test_gaps_between_the_filters_of_dw(gpu, host, rng, gap, shift):
 
 
 @pytest.mark.long
-def test_groups_that_write_whole_tiles_on_their_way(gpu, host, rng):
-    """Between those whose partial sums are added up: 170 tiles of 40 slices, of which a group takes 52."""
+def test_whole_tiles_before_those_that_are_split(gpu, host, rng):
+    """135 tiles of 40 slices on 132 compute units."""
     case, solver = conv_case(10, 432, 1232, (16, 16), (3, 3), (1, 1)), SOLVERS[2]
     steps = solver.solution(gpu.device, problem_of(case, "float16", "channels last", 2)).steps
-    assert all("DIRECT=1" in step.spec.options for step in steps)
-    assert "PERSISTENT=1" in steps[0].spec.options
+    assert len(steps) == 2
+    assert "WHOLE=1" in steps[0].spec.options
     check(gpu, Example(case, "float16", "channels last", rng, host, copied=True), 2, solver, rng)
 
 
@@ -213,7 +233,7 @@ def local_memory(file: str, options: str) -> int:
     if file == "conv/nvidia/hopper.cl":
         x, w = d["BP"] * 128, d["BF"] * 128
         size = d["STAGES"] * (x + (0 if d["RESIDENT"] else w)) + d["RESIDENT"] * w + 8 * (2 * d["STAGES"] + 2)
-        size += 0 if d["X_TRANSPOSED"] else d["BP"] * 8
+        size += 0 if d["X_TRANSPOSED"] else d["BP"] * 8 * d.get("PRODUCERS", 1)
         return size + d["LOCAL_EPILOGUE"] * 128 * d["BP"] // d["WG_COLUMNS"]
     if file == "conv/nvidia/hopper_rows.cl":
         position, mirrored = (16, 2) if d.get("CHUNKS") else (2 * d["CHANNELS"], 1)

@@ -10,9 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from problems import Problem
 
-from miopyx.choose import _costs, _model, _ranking
+import miopyx
+from miopyx._core import Device
+from miopyx.choose import _costs, _model, _ranking, preparing, tuning
 from miopyx.choose._survey import Survey
+from miopyx.database import store
 from miopyx.errors import InvalidValueError
 from miopyx.problem import _key
 from miopyx.solvers import registry
@@ -231,6 +235,29 @@ def test_unsure_outside_of_what_was_fitted(h200):
             assert model(bounds).predict(some) is None, _model.OF_PROBLEM_NAMES[i]
 
 
+def test_speeds_of_devices(h200):
+    """Those that were fitted to have the speeds of then, by name; others those that a probe measured."""
+    names = _model.OF_PROBLEM_NAMES
+    problem = _key.parse_find_key(KEY)
+    bounds = {"low": [-1e9] * len(names), "high": [1e9] * len(names)}
+    for name, near in (("clock", 9.0), ("bandwidth", 12.0)):
+        bounds["low"][names.index(name)], bounds["high"][names.index(name)] = near - 1, near + 1
+    lines = [line for line in lines_of(CONV) if not line.startswith(("low", "high"))]
+    lines += [" ".join([word, *map(repr, values)]) for word, values in bounds.items()]
+    plain = _model.Model(_model.sealed("", lines, b""))
+    model = _model.Model(_model.sealed("", ["card 500 4000 A fast card", *lines], b""))
+    assert model.cards == {"A fast card": (500, 4000)}
+    for name, speeds, by_name, measured in (
+            ("A fast card", (0, 0), True, False), ("A fast card", (1, 1), True, False),
+            ("another", (600, 2500), True, True), ("another", (0, 0), False, False),
+            ("another", (200, 4000), False, False), ("another", (500, 400), False, False)):
+        device = Device(h200.device.info._replace(device_name=name), speeds=speeds)
+        some = [solver.offer(device, problem) for solver in CONV if solver.dynamic]
+        some = [offer for offer in some if not isinstance(offer, str)]
+        assert (model.predict(some) is not None, plain.predict(some) is not None) == (by_name, measured), (name, speeds)
+        assert _model.numbers(some[0])[-2:] == pytest.approx([math.log2(max(speed, 1)) for speed in speeds])
+
+
 def test_unsure_of_a_solver_that_is_not_known(h200):
     some = offers(h200)
     for left_out in some:
@@ -248,6 +275,123 @@ def test_unsure_where_two_are_close(h200):
         leaf = tree((apart, LEAF, 0))
         model = _model.Model(_model.sealed("", lines_of(CONV, [(some[0].solver.name, 1, 1)], margin), leaf))
         assert (model.predict(some) is not None) == sure
+
+
+# Configurations
+
+
+IMPLICIT = "CpuImplicitGemmFwd"
+BLOCK = len(_model.OF_PROBLEM_NAMES)  # what trees see of the first parameter, in logarithms
+SMALL = b"16-9-9-3x3-24-9-9-1-1x1-1x1-1x1-0-NCHW-FP32-F"
+
+
+def starting(gain, block, least=0.05, **bounds):
+    """A model by which blocks of at most so many of a sum are faster, by a logarithm."""
+    leaves = tree((math.log2(block) + 0.01, BLOCK, 2), (-gain, LEAF, 0), (0.0, LEAF, 0))
+    return _model.sealed("made up", [*lines_of(CONV, **bounds), f"starts {IMPLICIT} {least} 1 3"], leaves)
+
+
+def implicit(handle):
+    return registry.BY_NAME[IMPLICIT].offer(handle.device, _key.parse_find_key(SMALL))
+
+
+def test_a_predicted_configuration(cpu, give, setting, rng):
+    """It is taken where nobody tuned, and runs; a search's comes first, a gain that is too small does not count."""
+    usual = implicit(cpu).default_config()
+    (_, blocks), (_, groups) = implicit(cpu).parameters()
+    assert usual[0] == 256 > blocks[0]
+    give(cpu, starting(0.2, blocks[0]))
+    assert preparing.first_config(implicit(cpu)) == preparing.starting_config(implicit(cpu)) == (blocks[0], groups[0])
+    assert preparing.tuned_config(implicit(cpu)) is None
+    with miopyx.Handle(cpu.device.name) as handle:
+        problem = Problem(handle, rng, x=(1, 16, 9, 9), k=24)
+        plan = handle.convolution_forward(problem.x, problem.w, problem.conv, problem.y,
+                                          solution_id=registry.BY_NAME[IMPLICIT].id)
+        assert plan.invoker.config == (blocks[0], groups[0])
+        assert f"config    {blocks[0]},{groups[0]}\n" in str(plan.explain())
+        problem.poison(0)
+        plan(*problem.data)
+        problem.close(0)
+    database = store.of(cpu.device.info)
+    database.store_tuned(implicit(cpu).problem, IMPLICIT, f"{blocks[-1]},{groups[-1]}")
+    assert preparing.first_config(implicit(cpu)) == (blocks[-1], groups[-1])
+    database.drop_tuned(implicit(cpu).problem)
+    setting(MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK="0")
+    assert preparing.first_config(implicit(cpu)) is None
+
+
+@pytest.mark.parametrize(("model", "why"), [
+    (starting(0.04, 128), "gains less than 0.05"), (starting(-0.2, 128), "slower"),
+    (starting(0.2, 8192), "all gain the same"), (starting(0.2, 128, low=500.0), "outside of what was fitted"),
+])
+def test_no_predicted_configuration(cpu, give, model, why):
+    give(cpu, model)
+    assert preparing.first_config(implicit(cpu)) is None, why
+
+
+def test_a_search_begins_with_the_predicted_one(cpu, give, monkeypatch):
+    give(cpu, starting(0.2, implicit(cpu).parameters()[0][1][0]))
+    asked = []
+    monkeypatch.setattr(tuning, "search", lambda *some, **named: asked.append((*some, named)))
+    tuning.tune(cpu, implicit(cpu), lambda invoker: 1.0, preparing.starting_config(implicit(cpu)))
+    (_, configs, usual, _, start, _), = asked
+    assert start in configs
+    assert start != usual == implicit(cpu).default_config()
+
+
+@pytest.mark.parametrize("forest", ["starts CpuImplicitGemmFwd x 1 3", "starts CpuImplicitGemmFwd 0.1 2 3",
+                                    "starts CpuImplicitGemmFwd 0.1 1 4", "starts CpuImplicitGemmFwd"])
+def test_broken_trees_of_configurations(forest):
+    lines = [*lines_of(CONV), forest]
+    with pytest.raises(ValueError):  # noqa: PT011 (whatever is wrong)
+        _model.Model(_model.sealed("made up", lines, STUMP))
+
+
+def searched(rng, count, gain):
+    """Problems whose fastest configuration depends on one of their numbers, or times that are noise alone."""
+    found = []
+    for i in range(count):
+        numbers = rng.standard_normal(len(_model.OF_PROBLEM_NAMES))
+        best = (64, 1) if numbers[3] > 0 else (512, 1)
+        times = {(block, 1): 10 * float(np.exp(0.05 * rng.standard_normal()) / (1 + gain * ((block, 1) == best)))
+                 for block in (64, 128, 256, 512)}
+        found.append(train.Searched((i,), numbers, costs.Configs((256, 1), times)))
+    return found
+
+
+def test_configurations_are_learned_where_that_gains():
+    pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(4)
+    judged = train.judge_starts(searched(rng, 120, 0.3))
+    assert judged.least is not None
+    assert judged.best.mean() <= judged.chosen.mean() < 0.85
+    noise = train.judge_starts(searched(rng, 120, 0.0))
+    assert noise.least is None
+    assert noise.best.mean() < 0.97, "what a search finds in noise"
+
+
+def test_configurations_of_one_of_two_devices_are_no_guess(measured):
+    problems, _ = measured
+    some = [p._replace(configs={IMPLICIT: costs.Configs((256, 6), {(256, 6): 2.0, (64, 6): 1.0})}) for p in problems]
+    assert len(train._searched(some)[IMPLICIT]) == len(some)
+    assert train._searched([*some, problems[0]._replace(device="another")]) == {}
+
+
+def test_times_of_configurations(cpu):
+    """The default's count, or those of the only one that ran; of several all are kept."""
+    key, offer = SMALL.decode(), implicit(cpu)
+    usual = list(offer.default_config())
+    row = {"key": key, "solver": IMPLICIT, "device": cpu.device.name, "stamp": "a/b/c", "config": usual, "time_ms": 3.0}
+    other = {**row, "config": [64, 2], "default": usual, "time_ms": 2.0}
+    third = {**row, "config": [128, 2], "time_ms": 1.0}
+    for rows, time, several in (([row], 3e3, 0), ([other], 2e3, 0), ([row, other], 3e3, 2),
+                                ([other, row, third], 3e3, 3),
+                                ([other, third], None, 0)):
+        problem, = costs.measured(rows, cpu.device)
+        assert problem.times.get(IMPLICIT) == time
+        assert len(problem.configs[IMPLICIT].times if IMPLICIT in problem.configs else ()) == several
+    assert costs.measured([third], cpu.device) == []
+    assert costs.measured([{**other, "default": [1, 1]}], cpu.device) == [], "another default"
 
 
 # Ranking
@@ -311,10 +455,11 @@ SHIPPED = {
         "h200", "h200-grouped", "h200-random", "h100-modern", "h100-taps-tf32", "h100-tf32-direct", "h100-float8",
         "h100-signals")],
     "pocl-xeon-skylake-avx512-pthread": ["xeon-avx512-measurements.jsonl.bz2"],
-    "pocl-epyc-skylake-avx512-pthread": ["epyc-avx512-measurements.jsonl.bz2"],
+    "pocl-epyc-skylake-avx512-pthread": [
+        "epyc-avx512-measurements.jsonl.bz2", "epyc-avx512-searched-measurements.jsonl.bz2"],
     "pocl-epyc-haswell-pthread": ["epyc-avx2-measurements.jsonl.bz2"],
 }
-SHIPPED["pocl-cpu"] = [file for name, files in SHIPPED.items() if name.startswith("pocl") for file in files]
+SHIPPED["pocl-cpu"] = [files[0] for name, files in SHIPPED.items() if name.startswith("pocl")]
 
 
 def test_all_shipped_models_are_tested():
@@ -384,7 +529,10 @@ def test_better_than_table_and_index_on_networks_apart(capsys, tmp_path):
 def test_volumes_are_not_images(name, taps):
     """CPUs' were fitted to images alone: a volume is beyond them, whatever its filter."""
     model, family = _model.read(ROOT / "miopyx" / "db" / f"{name}.model"), name.replace("pocl-cpu", "pocl-a-haswell-b")
-    (device,) = costs.devices_of([{"device": f"{family}_2", "stamp": "a/b/c"}])[0].values()
+    with bz2.open(RESULTS / SHIPPED[name][0]) as file:
+        row = json.loads(file.readline())
+    speeds = {word: row[word] for word in ("clock", "bandwidth")}
+    (device,) = costs.devices_of([{"device": f"{family}_2", "stamp": "a/b/c", **speeds}])[0].values()
     pads = "x".join(str(int(tap) // 2) for tap in taps.split("x"))
     keys = (f"16-8-28-28-{taps}-32-8-28-28-2-{pads}-1x1x1-1x1x1-0-NCDHW-FP32-F",
             "16-28-28-3x3-32-28-28-2-1x1-1x1-1x1-0-NCHW-FP32-F")
@@ -414,6 +562,8 @@ def test_the_command_refuses(capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize("change", [
     {"time_ms": "abc"}, {"time_ms": 0}, {"time_ms": -1.0}, {"time_ms": float("nan")}, {"time_ms": 1e999},
     {"solver": ["a"]}, {"stamp": "nothing"}, {"stamp": 3}, {"device": None}, {"config": "8"}, {"config": [1.5]},
+    {"default": [1.5]},
+    {"clock": "fast"}, {"clock": -1}, {"bandwidth": float("nan")}, {"bandwidth": 1e300},
     {"key": "no key"}, {"key": "\ud800"}, {"solver": "NoSuchSolver"}, {"device": "nobody"},
 ])
 def test_a_row_that_cannot_be(change, capsys, tmp_path):
@@ -465,7 +615,7 @@ def test_no_model_that_judges_saw_a_network_of_the_problem(measured, monkeypatch
     problems = [problem._replace(device="xy"[i % 2]) for i, problem in enumerate(problems)]
     networks = networks_of(problems)
     seen, asked = [], []
-    monkeypatch.setattr(train, "grow", lambda some: seen.append(some) or train.Grown([], {}, {}, 0, 0, 0))
+    monkeypatch.setattr(train, "grow", lambda some: seen.append(some) or train.Grown([], {}, {}, 0, 0, 0, {}, {}))
 
     def times(grown, some):
         asked.extend((problem, seen[-1]) for problem in some)

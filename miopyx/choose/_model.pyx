@@ -8,21 +8,25 @@ before (4 bytes, little-endian)::
     miopyx model 1
     device nv-sm90_132, driver 580.159.04, kernels 0_1_0_cc857e15, 2345 problems
     margin 0.25
+    card 495 3700 NVIDIA H200                    a GPU that was fitted: its clock and bandwidth, as probes measure them
     low 0 0 ...                                  of a problem's numbers on those that were fitted
     high 9 12 ...
     cost NvPairsWrw 32 0.032 361 launch=3.92 ...  as in a cost table
     trees NvPairsWrw 0.02 40 1180                 the error of the logarithm, trees, nodes of all
+    starts CpuWinogradF4Wrw 0.05 40 560           of its configurations: what a gain must exceed, trees, nodes of all
     end
 
 A node is a float and two numbers of 16 bits: where its left child is the next node, the number that is compared
 (left: at most the float) and how many nodes further the right child is; a leaf has no number (65535), and its float is
-added.  A model is unsure of a problem that lies outside of what was fitted or has a solver that it does not know, and
-where the two best are closer than `margin` times their errors.  The user's folder of databases comes before the
-system's.
+added.  The trees of configurations see the problem and the parameters, and predict the logarithm of the time as a
+multiple of the default one's.  A model is unsure of a problem that lies outside of what was fitted or has a solver that
+it does not know, and where the two best are closer than `margin` times their errors.  The user's folder of databases
+comes before the system's.
 """
 
 from libc.math cimport exp, log, log1p, log2, sqrt
 from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memset
 
 from miopyx._core cimport Device, Offer
 from miopyx.problem._descriptors cimport type_size
@@ -31,6 +35,7 @@ from miopyx.values._integers cimport up
 from miopyx.values._types cimport MX_AXES, mx_conv_problem, mx_tensor
 from ._costs cimport CostTable
 
+from itertools import product
 from math import isfinite
 from struct import pack
 
@@ -47,9 +52,11 @@ OF_PROBLEM_NAMES = (
     "n", "c", "k", "x_pixels", "y_pixels", "taps", "r", "s", "x_width", "y_width", "groups", "pads", "strides",
     "dilations", "products", "rows", "depth", "x_bytes", "y_bytes", "w_bytes", "products_per_byte", "rows_left",
     "k_left", "c_left", "k_padded", "c_padded", "x_padded_2", "x_padded_4", "y_padded_2", "y_padded_4", "y_tiles",
-    "bits", "channels_last", "deepest", "vector_bytes", "compute_units")
+    "bits", "channels_last", "deepest", "vector_bytes", "compute_units", "clock", "bandwidth")
 NAMES = OF_PROBLEM_NAMES + ("predicted", "index") + tuple([f"term {i}" for i in range(MOST_TERMS)])
 cdef enum:
+    CLOCK = OF_PROBLEM - 2
+    BANDWIDTH = OF_PROBLEM - 1
     PREDICTED = OF_PROBLEM             # the logarithm of the cost table's time
     INDEX = OF_PROBLEM + 1             # of the throughput index
     TERMS = OF_PROBLEM + 2
@@ -91,6 +98,7 @@ cdef void _of_problem(Device dev, const mx_conv_problem* p, float* number) noexc
     number[33] = max(p.x.len[2], p.y.len[2], p.w.len[2])  # a volume is no image, whatever its filter
     number[34] = dev.vector_bytes
     number[35] = _log(dev.compute_units)
+    number[CLOCK], number[BANDWIDTH] = _log(dev.clock), _log(dev.bandwidth)
 
 
 cdef float _padded(const mx_tensor* t, int64_t tile) noexcept nogil:
@@ -111,6 +119,27 @@ cdef void _of_solver(Offer offer, double predicted, const double* terms, float* 
         number[TERMS + i] = <float> log1p(terms[i])
 
 
+cdef bint _of_config(tuple config, tuple usual, float* number) noexcept:
+    """Append parameters, and what they are of the default ones, in logarithms; False for what has too many."""
+    cdef Py_ssize_t i
+    if len(config) > MOST_PARAMETERS or len(config) != len(usual):
+        return False
+    for i in range(MOST_PARAMETERS):
+        number[OF_PROBLEM + i] = number[OF_PROBLEM + MOST_PARAMETERS + i] = 0
+    for i in range(len(config)):
+        number[OF_PROBLEM + i] = _log(<double> config[i])
+        number[OF_PROBLEM + MOST_PARAMETERS + i] = _log(<double> config[i]) - _log(<double> usual[i])
+    return True
+
+
+def config_numbers(tuple config not None, tuple usual not None):
+    """Return what trees see of a configuration beside the problem; None for one with too many parameters."""
+    cdef float[MOST_NUMBERS] found
+    if not _of_config(config, usual, found):
+        return None
+    return [found[OF_PROBLEM + i] for i in range(2 * MOST_PARAMETERS)]
+
+
 def numbers(Offer offer not None):
     """Return what trees see of an offer's problem and device; of the solver they see its `terms`, too."""
     cdef float[OF_PROBLEM] found
@@ -118,6 +147,11 @@ def numbers(Offer offer not None):
         return None
     _of_problem(offer.device, (<ConvOffer> offer).p, found)
     return [found[i] for i in range(OF_PROBLEM)]
+
+
+def speed_numbers(double clock, double bandwidth):
+    """Return what trees see of a device's speeds."""
+    return _log(clock), _log(bandwidth)
 
 
 cdef class Trees:
@@ -163,7 +197,7 @@ cdef class Model:
         if not end:
             raise ValueError("no end of its text")
         start = len(text) + len(end)
-        self.path, self.trees = path, {}
+        self.path, self.trees, self.starts = path, {}, {}
         lines = text.decode().split("\n")
         if len(lines) < 2:
             raise ValueError("it does not say where its times come from")
@@ -174,25 +208,28 @@ cdef class Model:
         cdef Trees trees
         cdef Py_ssize_t done = 0, i
         costs = []
-        self.data, self.margin = nodes, -1
+        self.data, self.margin, self.cards = nodes, -1, {}
         bounds = {}
         for line in lines:
             word, *rest = line.split(" ")
             if word == "margin":
                 (margin,) = rest
                 self.margin = _number(margin)
+            elif word == "card":
+                clock, bandwidth, name = line[5:].split(" ", 2)
+                self.cards[name] = _number(clock), _number(bandwidth)
             elif word in ("low", "high"):
                 bounds[word] = [_number(value) for value in rest]
             elif word == "cost":
                 costs.append(line_of(rest))
-            elif word == "trees":
+            elif word in ("trees", "starts"):
                 name, error, count, size = rest
                 trees = Trees()
                 trees.error = _number(error)
                 done = self._plant(trees, _count(count), done, done + _count(size))
                 trees.solver = registry.BY_NAME.get(name)
                 if trees.solver is not None:
-                    self.trees[trees.solver.id] = trees
+                    (self.trees if word == "trees" else self.starts)[trees.solver.id] = trees
             else:
                 raise ValueError(f"an unknown line {word[:20]!r}")
         if self.margin < 0 or [len(bounds.get(word, ())) for word in ("low", "high")] != [OF_PROBLEM] * 2:
@@ -246,7 +283,6 @@ cdef class Model:
         cdef Offer offer
         cdef Trees trees
         cdef double time, best = -1, second = -1, best_error = 0, second_error = 0, error
-        cdef int i
         cdef bint first = True
         for offer in offers:
             if offer.solver.last_resort:
@@ -257,10 +293,9 @@ cdef class Model:
                 return 0
             if first:
                 first = False
-                _of_problem(offer.device, (<ConvOffer> offer).p, numbers)
-                for i in range(OF_PROBLEM):
-                    if not self.low[i] <= numbers[i] <= self.high[i]:
-                        return 0
+                self._set_numbers(<ConvOffer> offer, numbers)
+                if not self._knows(numbers):
+                    return 0
             trees = self.trees.get(offer.solver.id)
             if trees is not None:
                 _of_solver(offer, time, terms, numbers)
@@ -273,6 +308,44 @@ cdef class Model:
                 second, second_error = time, error
         error = sqrt(best_error * best_error + second_error * second_error)
         return 0 if second > 0 and log(second / best) < self.margin * error else 1
+
+    cdef int _set_numbers(self, ConvOffer offer, float* number) except -1:
+        """A card that was fitted is as fast as it was then, also where no probe ran, as under CUDA."""
+        _of_problem(offer.device, offer.p, number)
+        card = self.cards.get(offer.device.info.device_name)
+        if card is not None:
+            number[CLOCK], number[BANDWIDTH] = _log(card[0]), _log(card[1])
+        return 0
+
+    cdef bint _knows(self, const float* number) noexcept nogil:
+        """Whether a problem lies within those that were fitted."""
+        cdef int i
+        for i in range(OF_PROBLEM):
+            if not self.low[i] <= number[i] <= self.high[i]:
+                return False
+        return True
+
+    cdef tuple start(self, ConvOffer offer):
+        """The configuration that should be the fastest, None where that is the default one or nobody knows."""
+        cdef Trees trees = self.starts.get(offer.solver.id)
+        cdef float[MOST_NUMBERS] numbers
+        cdef tuple usual, config, best = None
+        cdef double gain, most
+        if trees is None:
+            return None
+        memset(numbers, 0, sizeof(numbers))
+        self._set_numbers(offer, numbers)
+        usual = offer.default_config()
+        if not self._knows(numbers) or not _of_config(usual, usual, numbers):
+            return None
+        gain = trees.value(numbers)
+        most = trees.error
+        for config in product(*[values for _, values in offer.parameters()]):
+            if offer.accepts(config):
+                _of_config(config, usual, numbers)
+                if gain - trees.value(numbers) > most:
+                    best, most = config, gain - trees.value(numbers)
+        return best
 
     cdef double error_of(self, Trees trees, Offer offer) except? -2:
         return self.table.spread_of(offer) if trees is None else trees.error
@@ -353,6 +426,15 @@ cdef Model model_of(Device device):
 def of(Device device not None):
     """Return the model of a device's family, read once a process; None where there is none that can be read."""
     return model_of(device)
+
+
+def start(Offer offer not None):
+    """Return the configuration of an offer that its device's model predicts to be the fastest.
+
+    None where that is the default one, and where there is no model or it does not know.
+    """
+    cdef Model model = model_of(offer.device)
+    return model.start(<ConvOffer> offer) if model is not None and isinstance(offer, ConvOffer) else None
 
 
 def forget():

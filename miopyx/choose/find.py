@@ -34,7 +34,7 @@ from . import switches
 from ._ranking import Candidate, FindRecord, covers, fallback, known, rank, worth_timing
 from ._survey import ANOTHER_DIRECTION, Refusal, Survey
 from .explain import reasons
-from .preparing import first_of, invoker, tuned_config
+from .preparing import first_config, first_of, invoker, starting_config, tuned_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -428,7 +428,7 @@ def _specs(handle: Handle, offers: list[Offer]) -> dict[int, set[KernelSpec]]:
     specs: dict[int, set[KernelSpec]] = {}
     for offer in offers:
         if handle.invoker(offer.problem, offer.solver.id) is None:
-            solution = offer.solution(tuned_config(offer))
+            solution = offer.solution(first_config(offer))
             specs[offer.solver.id] = {step.spec for step in solution.steps if step.spec is not None}
     return specs
 
@@ -472,11 +472,12 @@ def _search(handle: Handle, offer: Offer, run: Run, anew: bool, left_ms: float |
     limits = tuning.Limits.from_environment()
     if left_ms is not None:
         limits = replace(limits, time_ms=min(limits.time_ms, max(left_ms, 0.0)))
-    result = tuning.tune(handle, offer, run, ahead=compiling.ahead, folder=folder, build=build, limits=limits)
+    start = starting_config(offer)
+    result = tuning.tune(handle, offer, run, start, ahead=compiling.ahead, folder=folder, build=build, limits=limits)
     for values, (time, runs) in result.measured.items():
         measurements.write(offer, values, time, runs)
     prepared = None
-    compared = result.finished or result.config != offer.default_config()
+    compared = result.finished or result.config != (start or offer.default_config())
     if math.isfinite(result.time) and compared and isinstance(offer.problem, ConvProblem):
         database.store_tuned(offer.problem, offer.solver.name, config_text(result.config))
         prepared = Invoker(handle, offer, result.config)
@@ -492,7 +493,7 @@ def _forget_tuned(survey: Survey) -> None:
     store.of(handle.device.info).drop_tuned(survey.problem)
     for offer in survey.applicable():
         if handle.invoker(offer.problem, offer.solver.id) is not None and offer.parameters():
-            handle.register(Invoker(handle, offer, tuned_config(offer)), offer.solver.id)
+            handle.register(Invoker(handle, offer, first_config(offer)), offer.solver.id)
 
 
 def workspace_size(handle: Handle, problem: ConvProblem, mode: int) -> int:

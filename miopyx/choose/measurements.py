@@ -35,8 +35,9 @@ def write(offer: Offer, values: tuple[int, ...], time: float, runs: int) -> None
     assert isinstance(problem, ConvProblem)
     fields = {
         "key": _key.find_key(problem).decode(), **problem.features, "solver": solver.name, "solver_id": solver.id,
-        "config": list(values), "workspace": offer.workspace, "time_ms": time,
+        "config": list(values), "default": list(offer.default_config()), "workspace": offer.workspace, "time_ms": time,
         "runs": runs, "device": info.name, "device_name": info.device_name, "compute_units": info.compute_units,
+        "clock": offer.device.clock, "bandwidth": offer.device.bandwidth,
         "stamp": store.of(info).stamp,
     }
     for listener in listeners:

@@ -14,8 +14,8 @@ from miopyx.solvers import registry
 from miopyx.values import logs
 from miopyx.values.configurations import parse_config
 
-from . import switches
-from ._ranking import NO_SOLUTION, Candidate, candidates
+from . import _model, switches
+from ._ranking import NO_SOLUTION, Candidate, candidates, models_asked
 from ._survey import Refusal, Survey
 from .explain import grouped, reasons
 
@@ -46,11 +46,24 @@ def tuned_config(offer: Offer) -> tuple[int, ...] | None:
     return values
 
 
+def first_config(offer: Offer) -> tuple[int, ...] | None:
+    """Return the configuration that a solver takes before anybody searches: what an earlier search found, else what the
+    device's model predicts, else None, the solver's default.
+    """
+    tuned = tuned_config(offer)
+    return starting_config(offer) if tuned is None else tuned
+
+
+def starting_config(offer: Offer) -> tuple[int, ...] | None:
+    """Return the configuration that the device's model predicts to be the fastest, None for the solver's default."""
+    return _model.start(offer) if offer.parameters() and models_asked() else None
+
+
 def invoker(handle: Handle, offer: Offer) -> Invoker:
     """Return the prepared invoker of an offer, compiling it if this handle has not yet."""
     ready = handle.invoker(offer.problem, offer.solver.id)
     if ready is None:
-        ready = Invoker(handle, offer, tuned_config(offer))
+        ready = Invoker(handle, offer, first_config(offer))
         handle.register(ready, offer.solver.id)
     return ready
 
@@ -119,7 +132,7 @@ def _solutions(handle: Handle, problem: Problem) -> Iterator[Solution]:
                 yield offer.solution()
         return
     for candidate in sorted(candidates(Survey(handle, problem)), key=lambda c: not c.solver.dynamic):
-        yield candidate.offer.solution(tuned_config(candidate.offer))
+        yield candidate.offer.solution(first_config(candidate.offer))
 
 
 def allowed(survey: Survey) -> list[Candidate]:
@@ -177,7 +190,7 @@ def build_ahead(handle: Handle, problems: list[ConvProblem]) -> None:
         ordered = allowed(Survey(handle, problem))
         if ordered and handle.invoker(problem, ordered[0].solver.id) is None:
             offer = ordered[0].offer
-            specs += [step.spec for step in offer.solution(tuned_config(offer)).steps]
+            specs += [step.spec for step in offer.solution(first_config(offer)).steps]
     compiling.ahead(handle, specs)
 
 

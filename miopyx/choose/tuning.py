@@ -236,6 +236,7 @@ def search(
     configs: Iterable[Config],
     default: Config,
     measure: Callable[[Config], float],
+    start: Config | None = None,
     *,
     prepare: Callable[[list[Config]], Iterable[Config]] | None = None,
     limits: Limits | None = None,
@@ -244,7 +245,7 @@ def search(
     clock: Callable[[], float] = time.monotonic,
     rng: random.Random | None = None,
 ) -> Result:
-    """Measure configurations in random order and return the fastest.
+    """Measure configurations in random order, `start` before the others, and return the fastest.
 
     The default is measured first.  Each other one runs twice, or once where that shows that it is far behind; who then
     comes close to the best runs on, and the median of those runs counts.  In the end the fastest few and the default
@@ -261,6 +262,8 @@ def search(
     measure : callable
         Runs a configuration once and returns its milliseconds.  A MIOpenError, or a time that is not a positive
         number, counts as a failure of that configuration.
+    start : tuple of int, optional
+        The one of `configs` that is tried first: what somebody predicts to be the fastest.
     prepare : callable, optional
         Gets the next configurations, before they are measured, to compile their programs together; returns those that
         failed.
@@ -279,6 +282,7 @@ def search(
     earlier = tried.load(default, others)
     left = [config for config in others if config not in earlier]
     (rng or random.Random()).shuffle(left)
+    left.sort(key=lambda config: config != start)
     ended_by = "all"
     if limits.iterations and limits.iterations < len(others):
         left, ended_by = left[:max(0, limits.iterations - len(earlier))], "iterations"
@@ -420,6 +424,7 @@ def tune(
     handle: Handle,
     offer: Offer,
     run: Callable[[Invoker], float],
+    start: Config | None = None,
     *,
     ahead: Callable[[Handle, list[KernelSpec]], Iterable[_Failure]] | None = None,
     folder: Path | None = None,
@@ -432,6 +437,8 @@ def tune(
     ----------
     run : callable
         Runs an invoker once on the caller's buffers and returns its milliseconds.
+    start : tuple of int, optional
+        Configuration that is tried first.
     ahead : callable, optional
         Builds the programs of many kernels and returns those that failed (`compiling.ahead`); by default each is built
         when it is measured.
@@ -457,7 +464,7 @@ def tune(
         return [config for config, spec in specs if (spec.file, spec.options) in failures]
 
     return search(
-        offer.solver.name, configurations(offer.parameters(), offer.accepts), offer.default_config(), measure,
+        offer.solver.name, configurations(offer.parameters(), offer.accepts), offer.default_config(), measure, start,
         prepare=None if ahead is None else prepare, limits=limits or Limits.from_environment(),
         tried=_tried(offer, folder, build),
     )

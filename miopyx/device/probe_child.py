@@ -2,8 +2,9 @@
 
 A script of its own that imports nothing of the package, since whatever happens to it must not matter.  Takes one
 argument, the JSON request of `probing._run_child`; prints one line of JSON with `ok`, `why` and the request's nonce.
-On CPUs it goes on (`trying`) with memory that the driver knows nothing of, and prints a second line, which says
-whether kernels work on that (`pointers`); should that end the process, the first line stands.
+Then it goes on (`trying`) and prints a line for each thing more that it finds out: how fast the device is (`clock`,
+`bandwidth`) and, on CPUs, whether kernels work on memory that the driver knows nothing of (`pointers`).  Should one of
+these end the process, the lines before it stand.
 Asked for the platforms only, it lists them: what counts then is that it lives to tell.
 """
 
@@ -18,6 +19,12 @@ from typing import Any
 
 GROUP = 16
 SIZE = 257 * GROUP
+# Of a chain of multiply-adds, each of which waits for the one before, and bytes that are copied, which no last cache
+# holds: more and more of them, until a launch takes long enough for what surrounds it not to count.
+LINKS = tuple(1 << i for i in range(12, 25, 3))
+COPIED = tuple(1 << i for i in range(18, 28, 3))
+LINKS_SECONDS, COPY_SECONDS = 2e-3, 0.1
+TURNS = 3
 
 # Integer and float arithmetic on one hand, local memory and a barrier on the other, a struct by value that is walked
 # like those of operations in between.  All values are exact in float.
@@ -53,6 +60,22 @@ void turn(__global const float *x, __global float *y)
     barrier(CLK_LOCAL_MEM_FENCE);
     y[get_global_id(0)] = tile[GROUP - 1 - l] + 1.0f;
 }
+
+__kernel void chain(__global float *y, float a, int links)
+{
+    float x = y[get_global_id(0)];
+    for (int i = 0; i < links; i += 8) {
+        x = fma(x, a, 1.0f); x = fma(x, a, 1.0f); x = fma(x, a, 1.0f); x = fma(x, a, 1.0f);
+        x = fma(x, a, 1.0f); x = fma(x, a, 1.0f); x = fma(x, a, 1.0f); x = fma(x, a, 1.0f);
+    }
+    y[get_global_id(0)] = x;
+}
+
+__kernel void copy(__global const float8 *x, __global float8 *y)
+{
+    size_t i = get_global_id(0);
+    y[i] = x[i];
+}
 """
 
 
@@ -62,22 +85,23 @@ def main(argument: str) -> int:
     # pyopencl's caches unpickle what they find in the user's folder; nothing of that is wanted here.
     os.environ["PYOPENCL_NO_CACHE"] = "1"
     step = ["import of pyopencl"]
-    more: list[Callable[[], bool]] = []
+    more: list[Callable[[], dict[str, Any]]] = []
+    found: dict[str, Any] = {}
 
-    def answer(**found: bool) -> None:
-        sys.stdout.write("\n" + json.dumps({"nonce": request["nonce"], "ok": not why, "why": why, **found}) + "\n")
+    def answer(trying: bool) -> None:
+        sys.stdout.write("\n" + json.dumps(
+            {"nonce": request["nonce"], "ok": not why, "why": why, "trying": trying, **found}) + "\n")
         sys.stdout.flush()
 
     try:
         why = try_device(request, step, more)
     except Exception as e:
         why = f"{step[0]} failed: {shortened(e)}"
-    answer(trying=bool(more))
-    for works in more:
-        right = False
+    answer(bool(more))
+    for i, find in enumerate(more, 1):
         with contextlib.suppress(Exception):
-            right = works()
-        answer(pointers=right)
+            found |= find()
+        answer(i < len(more))
     return 0
 
 
@@ -89,13 +113,15 @@ def shortened(error: Exception) -> str:
     return "; ".join([f"{type(error).__name__}: {first}", *log[:4]])
 
 
-def try_device(request: dict[str, Any], step: list[str], more: list[Callable[[], bool]]) -> str:
+def try_device(request: dict[str, Any], step: list[str], more: list[Callable[[], dict[str, Any]]]) -> str:
     """Return why the device does not work, or an empty text; `step` holds what is being done, `more` gets what is left.
     """
     import ctypes
 
     for library in request["preload"]:
         ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
+    import time
+
     import numpy as np
     import pyopencl as cl
 
@@ -135,7 +161,43 @@ def try_device(request: dict[str, Any], step: list[str], more: list[Callable[[],
                 kernel.set_arg(i, value)
             cl.enqueue_nd_range_kernel(queue, kernel, (SIZE,), (GROUP,))
 
-    def on_pointers() -> bool:
+    def seconds(kernel: Any, size: int) -> float:
+        """Return the least time of a few launches; the first one, with which drivers compile, does not count."""
+        times: list[float] = []
+        while len(times) <= TURNS and (len(times) < 2 or min(times[1:]) < COPY_SECONDS):
+            began = time.perf_counter()
+            cl.enqueue_nd_range_kernel(queue, kernel, (size,), None)
+            queue.finish()
+            times.append(time.perf_counter() - began)
+        return min(times[1:])
+
+    def speeds() -> dict[str, Any]:
+        kernel = cl.Kernel(program, "chain")
+        memory = [cl.Buffer(context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=x)]
+        kernel.set_arg(0, memory[0])
+        kernel.set_arg(1, np.float32(0.5))
+        clock = bandwidth = 0.0
+        for links in LINKS:
+            kernel.set_arg(2, np.int32(links))
+            taken = seconds(kernel, 1)
+            clock = links / taken * 1e-6
+            if taken > LINKS_SECONDS:
+                break
+        kernel = cl.Kernel(program, "copy")
+        for copied in COPIED:
+            if copied > device.max_mem_alloc_size // 8:
+                break
+            memory = [cl.Buffer(context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=np.ones(copied, np.uint8))
+                      for _ in range(2)]
+            for i, each in enumerate(memory):
+                kernel.set_arg(i, each)
+            taken = seconds(kernel, copied // 32)
+            bandwidth = 2 * copied / taken * 1e-9
+            if taken > COPY_SECONDS:
+                break
+        return {"clock": clock, "bandwidth": bandwidth}
+
+    def on_pointers() -> dict[str, Any]:
         poison = np.full(SIZE, np.nan, np.float32)
         arrays: list[Any] = []
         for values in (x, n, poison, poison, poison):
@@ -143,7 +205,7 @@ def try_device(request: dict[str, Any], step: list[str], more: list[Callable[[],
             arrays[-1][:] = values
         launch(program, tuple(cl.SVM(a) for a in arrays))
         queue.finish()
-        return bool((arrays[4] == expected).all())
+        return {"pointers": bool((arrays[4] == expected).all())}
 
     def run(program: Any) -> str:
         step[0] = "running the kernels"
@@ -171,8 +233,10 @@ def try_device(request: dict[str, Any], step: list[str], more: list[Callable[[],
         return "the driver gives no binary of a program"
     step[0] = "building from the binary"
     why = run(cl.Program(context, [device], [binary]).build(options))
-    if not why and device.type & cl.device_type.CPU:
-        more.append(on_pointers)
+    if not why:
+        more.append(speeds)
+        if device.type & cl.device_type.CPU:
+            more.append(on_pointers)
     return why and f"from the program's binary: {why}"
 
 

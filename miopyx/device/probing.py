@@ -32,7 +32,9 @@ class Verdict(NamedTuple):
 
     `probed` is False where no child process could be started; `cached` is True where an earlier process found out;
     `memory` is "pointers" where kernels were right on the host's own memory, given by its address, "buffers" where they
-    were not, and "unfinished" where the child's life ended at that.
+    were not, and "unfinished" where the child's life ended before it had found out all.  `clock` is how many 10^6
+    multiply-adds a second a chain of them makes, each of which waits for the one before, `bandwidth` the 10^9 bytes a
+    second that a copy reads and writes; 0 where that is not known.
     """
 
     ok: bool
@@ -41,9 +43,11 @@ class Verdict(NamedTuple):
     probed: bool = True
     cached: bool = False
     memory: str = "buffers"
+    clock: float = 0.0
+    bandwidth: float = 0.0
 
 
-_PROBE_FORMAT = 5
+_PROBE_FORMAT = 6
 _WORDS = ("fails", "works")  # of a verdict on disk
 _MEMORY = ("buffers", "pointers", "unfinished")
 _MAX_WHY = 4096
@@ -75,15 +79,26 @@ def takes_pointers(info: DeviceInfo) -> bool:
     What a probe saw counts: PoCL 3.1 does it and does not say so.  Where none ran, the driver may say so (fine-grained
     system SVM).
     """
-    identity = _identity(info)
-    key = _key(identity)
-    with _lock:
-        verdict = _verdicts.get(key) or _read_verdict(key, identity)
+    verdict = _known(info)
     if verdict is not None:
         return verdict.ok and verdict.memory == "pointers"
     with contextlib.suppress(Exception):  # drivers of OpenCL 1.2 know no such question
         return info.handle is not None and bool(info.handle.svm_capabilities & _FINE_GRAIN_SYSTEM)
     return False
+
+
+def speeds(info: DeviceInfo) -> tuple[float, float]:
+    """Return the clock and the bandwidth that a probe measured, as `Verdict` has them; zeros where none did."""
+    verdict = _known(info)
+    return (0.0, 0.0) if verdict is None else (verdict.clock, verdict.bandwidth)
+
+
+def _known(info: DeviceInfo) -> Verdict | None:
+    """Return the verdict that is there, whoever asked."""
+    identity = _identity(info)
+    key = _key(identity)
+    with _lock:
+        return _verdicts.get(key) or _read_verdict(key, identity)
 
 
 def probe_platforms(extension: str) -> Verdict:
@@ -140,20 +155,31 @@ def _read_verdict(key: str, identity: list[Any]) -> Verdict | None:
         return None
     try:
         first, result, why, end = data.decode("utf-8").split("\n")
-        word, seconds, when, memory = result.split(" ")
+        word, seconds, when, memory, *fast = result.split(" ")
         ok, took, age = _WORDS.index(word) == 1, float(seconds), time.time() - float(when)
+        clock, bandwidth = map(_speed, fast)
         whole = ok and memory != "unfinished"
     except ValueError:
         return None
     if first != ascii(identity) or end or memory not in _MEMORY or not (whole or 0 <= age < _FAILURE_LIFETIME):
         return None
-    return Verdict(ok, why, took, cached=True, memory=memory)
+    return Verdict(ok, why, took, cached=True, memory=memory, clock=clock, bandwidth=bandwidth)
+
+
+def _speed(value: Any) -> float:
+    """Return a speed that somebody measured, 0 for what is none."""
+    try:
+        speed = float(value)
+    except (TypeError, ValueError):
+        return 0.0
+    return speed if 0 < speed < 1e9 else 0.0
 
 
 def _write_verdict(key: str, identity: list[Any], verdict: Verdict) -> None:
     path = _verdict_path(key)
     if path is not None:
-        result = f"{_WORDS[verdict.ok]} {verdict.seconds!r} {time.time()!r} {verdict.memory}"
+        result = f"{_WORDS[verdict.ok]} {verdict.seconds!r} {time.time()!r} {verdict.memory} "
+        result += f"{verdict.clock!r} {verdict.bandwidth!r}"
         text = f"{identity!a}\n{result}\n{one_line(verdict.why, _MAX_WHY)}\n"
         config.write_atomically(path, text.encode("utf-8", "replace"))
 
@@ -233,7 +259,8 @@ def _run_child(question: dict[str, Any]) -> Verdict:
     if reply is None:
         return Verdict(False, f"the child process gave no answer that makes sense{_last_lines(stderr)}", seconds)
     memory = "unfinished" if settled else "pointers" if reply.get("pointers") is True else "buffers"
-    return Verdict(True, "right results", seconds, memory=memory)
+    return Verdict(True, "right results", seconds, memory=memory, clock=_speed(reply.get("clock")),
+                   bandwidth=_speed(reply.get("bandwidth")))
 
 
 def how_ended(code: int) -> str:

@@ -28,6 +28,7 @@ from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 from miopyx.solvers.conv._base import ConvOffer, ConvSolver
+from miopyx.values.configurations import Config
 
 LEAST_TIMES = 6     # that a solver's costs are fitted to
 LAUNCH = "launch"   # the term of launches
@@ -41,6 +42,7 @@ _LAYER = ("c", "d", "h", "w", "k", "z", "r", "s", "groups", "pad_d", "pad_h", "p
           "stride_w", "dilation_d", "dilation_h", "dilation_w")
 
 _LEAST_MS, _MOST_MS = 1e-9, 1e9  # of a measurement
+_MOST_SPEED = 1e9
 _MOST_BYTES = 1 << 30
 _FIELDS = {"key", "solver", "config", "time_ms", "device", "stamp"}
 
@@ -48,15 +50,26 @@ Layer = tuple[int, ...]
 Table = _costs.CostTable
 
 
+class Configs(NamedTuple):
+    """A solver's default configuration, and the microseconds of that and of others."""
+
+    usual: Config
+    times: dict[Config, float]
+
+
 class Measured(NamedTuple):
     """A problem of a device with its solvers' microseconds, what those that run it count, indexes, what a model sees.
 
-    `device` is what its maker calls it, where the rows say so, else its name.
+    `device` is what its maker calls it, where the rows say so, else its `name`; `speeds` are its clock and bandwidth,
+    as probes measure them, zeros where no row has them.
 
     `twice` has the first and the last times, where all solvers were timed twice.
     """
 
     device: str
+    name: str
+    is_gpu: bool
+    speeds: tuple[float, float]
     problem: ConvProblem
     layer: Layer
     direction: int
@@ -65,6 +78,7 @@ class Measured(NamedTuple):
     terms: dict[str, NDArray[np.float64]]
     indexes: dict[str, float]
     numbers: NDArray[np.float64]  # `_model.OF_PROBLEM_NAMES`
+    configs: dict[str, Configs]   # of solvers that ran in several
     twice: tuple[dict[str, float], dict[str, float]] | None
 
 
@@ -175,11 +189,17 @@ def _check(row: Any) -> None:
     row["key"].encode("ascii")  # a ValueError, too
     if row["stamp"].count("/") != 2 or records.clean(row["stamp"]) != row["stamp"]:
         raise ValueError(f"stamp is {row['stamp']!r:.40}, not build/driver/device")
-    if not isinstance(row["config"], list) or not all(isinstance(value, int) for value in row["config"]):
-        raise ValueError(f"config is {row['config']!r:.40}, no list of numbers")
+    for name in ("config", "default"):
+        values = row.get(name, [])
+        if not isinstance(values, list) or not all(isinstance(value, int) for value in values):
+            raise ValueError(f"{name} is {values!r:.40}, no list of numbers")
     time = row["time_ms"]
     if not isinstance(time, int | float) or not _LEAST_MS <= time <= _MOST_MS:
         raise ValueError(f"time_ms is {time!r:.40}, no number of milliseconds")
+    for name in ("clock", "bandwidth"):
+        speed = row.get(name, 0)
+        if not isinstance(speed, int | float) or not 0 <= speed <= _MOST_SPEED:
+            raise ValueError(f"{name} is {speed!r:.40}, no speed of a device")
 
 
 def devices_of(rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Device], str]:
@@ -201,7 +221,8 @@ def devices_of(rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Device], str]:
                            "measurements of one device, or of several of a runtime and kind")
     stamps = [max(row["stamp"] for row in rows if row["device"] == name).split("/") for name in names]
     drivers, builds = (", ".join(sorted({stamp[i] for stamp in stamps})) for i in (1, 0))
-    return ({info.name: Device(info) for info in infos},
+    speeds = {row["device"]: _speeds(row) for row in rows}  # the last row's
+    return ({info.name: Device(info, speeds=speeds[info.name]) for info in infos},
             f"device{'s' * (len(names) > 1)} {', '.join(names)}, driver {drivers}, kernels {builds}")
 
 
@@ -224,38 +245,66 @@ def _pretended(name: str) -> DeviceInfo:
 def measured(rows: Iterable[dict[str, Any]], device: Device) -> list[Measured]:
     """Return the problems of some rows: of a solver's default configuration the least time by the last build.
 
-    Cards of one name that are called differently, H100 and H200 for instance, have problems of their own.
+    A solver that ran in one other configuration alone, a predicted one, has the times of that, where the rows say that
+    its default is still the same.  Cards of one name that are called differently, H100 and H200 for instance, have
+    problems of their own.
     """
-    found: dict[tuple[str, str], dict[str, list[tuple[str, float]]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[tuple[str, str], dict[str, list[tuple[str, Config, float]]]] = defaultdict(lambda: defaultdict(list))
+    usual: dict[tuple[str, str], set[str]] = defaultdict(set)  # solvers that ran as they would by default
+    speeds: dict[str, tuple[float, float]] = {}
     asked: dict[str, ConvProblem] = {}
     for row in rows:
         key, solver = row["key"], registry.BY_NAME.get(row["solver"])
         if key not in asked:
             asked[key] = _key.parse_find_key(key.encode())
-        if solver is not None and tuple(row["config"]) == solver.default_config(device, asked[key]):
+        if solver is not None:
             card = str(row.get("device_name", device.name))
-            found[card, key][solver.name].append((row["stamp"], float(row["time_ms"]) * 1e3))
-    return [_measured(card, asked[key], {
-        name: [time for stamp, time in times if stamp == times[-1][0]] for name, times in solvers.items()}, device)
-        for (card, key), solvers in found.items()]
+            speeds[card] = _speeds(row)
+            found[card, key][solver.name].append((row["stamp"], tuple(row["config"]), float(row["time_ms"]) * 1e3))
+            if solver.default_config(device, asked[key]) in (tuple(row["config"]), tuple(row.get("default", ()))):
+                usual[card, key].add(solver.name)
+    return [_measured(card, asked[key], {name: _by_config(found[card, key][name]) for name in solvers}, device,
+                      speeds[card]) for (card, key), solvers in usual.items()]
 
 
-def _measured(card: str, problem: ConvProblem, times: dict[str, list[float]], device: Device) -> Measured:
+def _by_config(rows: list[tuple[str, Config, float]]) -> dict[Config, list[float]]:
+    """Return the times of each configuration, as they were measured, by the last build."""
+    found: dict[Config, list[float]] = defaultdict(list)
+    for stamp, values, time in rows:
+        if stamp == rows[-1][0]:
+            found[values].append(time)
+    return found
+
+
+def _speeds(row: dict[str, Any]) -> tuple[float, float]:
+    return float(row.get("clock", 0)), float(row.get("bandwidth", 0))
+
+
+def _measured(card: str, problem: ConvProblem, times: dict[str, dict[Config, list[float]]], device: Device,
+              speeds: tuple[float, float]) -> Measured:
     features = problem.features
     terms, indexes, numbers = {}, {}, None
+    some: dict[str, list[float]] = {}
+    configs: dict[str, Configs] = {}
     for solver in registry.CONV:
         offer = None if solver.last_resort or not solver.dynamic else solver.offer(device, problem)
         if isinstance(offer, ConvOffer):
             terms[solver.name], indexes[solver.name] = np.array([*offer.terms().values()]), offer.index
             numbers = numbers or _model.numbers(offer)
+            timed, usual = times.get(solver.name, {}), offer.default_config()
+            if usual in timed or len(timed) == 1:
+                some[solver.name] = timed[usual if usual in timed else next(iter(timed))]
+            if usual in timed and len(timed) > 1:
+                configs[solver.name] = Configs(usual, {values: min(found) for values, found in timed.items()})
     bits = {0: 16, 1: 32, 3: 8, 5: 16, 6: 64}.get(features["w_type"], 8)
-    some = {name: found for name, found in times.items() if name in terms}
     twice = None
     if some and all(len(found) > 1 for found in some.values()):
         twice = {name: found[0] for name, found in some.items()}, {name: found[-1] for name, found in some.items()}
-    return Measured(card, problem, tuple(features[name] for name in _LAYER), features["direction"], bits,
+    return Measured(card, device.name, device.is_gpu, speeds, problem, tuple(features[name] for name in _LAYER),
+                    features["direction"], bits,
                     {name: min(found) for name, found in some.items()}, terms, indexes,
-                    np.array(numbers or [0.0] * len(_model.OF_PROBLEM_NAMES)), twice)
+                    np.array([*(numbers or [0.0] * len(_model.OF_PROBLEM_NAMES))[:-2],
+                              *_model.speed_numbers(*speeds)]), configs, twice)
 
 
 def _networks(lists: Sequence[str]) -> dict[Layer, frozenset[str]]:

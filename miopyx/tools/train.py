@@ -33,14 +33,23 @@ ROUNDS, LEAVES = 50, 8    # trees of a solver, at most, and leaves of each
 NODES_BYTES = 280_000     # of all trees: a file keeps to 300 KB
 SHRINK = 0.8              # of what the trees say: they saw few problems
 NEAR = 0.3                # of the logarithm: times so far from the best count half
+LEAST_STARTS = 30         # searched problems of a solver whose configurations are learned
+START_FOLDS = 5           # of their layers
+LEAST_GAINS = (0.02, 0.05, 0.1)  # of the logarithm, that a configuration must promise
+WORTH = 0.01              # of the time, that predicted configurations must gain in the mean
+FAR = 0.7                 # of the logarithm: times so far from the default one's are all the same
 MARGINS = (0.0, 0.25, 0.5, 1.0)
 LEAF = 0xFFFF
+ANY = 1e9                 # of a number that was not measured
 WITHIN = 1.05             # of the best time
 SETTINGS = {"objective": "regression", "learning_rate": 0.1, "num_leaves": LEAVES, "min_data_in_leaf": 8,
             "feature_fraction": 0.8, "bagging_fraction": 0.8, "bagging_freq": 1, "lambda_l2": 1.0, "verbose": -1,
             "deterministic": True, "force_row_wise": True, "num_threads": 1}
 
+TITLES = ("problems", "right", "within 5 %", "mean", "most", "unsure", "not measured")
+CONFIG_TITLES = ("searched", "chosen", "most", "a search", "predicted")  # times by those of the default configuration
 _NODE = np.dtype([("value", "<f4"), ("number", "<u2"), ("right", "<u2")])
+_SPEEDS = slice(len(_model.OF_PROBLEM_NAMES) - 2, None)
 _UNITS = _model.OF_PROBLEM_NAMES.index("compute_units")
 _TERMS = len(_model.NAMES) - len(_model.OF_PROBLEM_NAMES) - 2
 
@@ -59,6 +68,15 @@ class Grown(NamedTuple):
     low: Floats
     high: Floats
     margin: float
+    cards: dict[str, tuple[float, float]]  # GPUs' clocks and bandwidths by name
+    starts: dict[str, Starts]              # of solvers whose configurations are predicted
+
+
+class Starts(NamedTuple):
+    """Trees of a solver's configurations, and how much of the logarithm of a time a choice must gain."""
+
+    booster: lightgbm.Booster
+    least: float
 
 
 class Judged(NamedTuple):
@@ -102,8 +120,9 @@ def run(arguments: argparse.Namespace) -> int:
             raise BadParmError("none of its problems is among those that were read", "judge", str(arguments.judge),
                                "one of the files")
         judged, margin = judge(problems, folds, only)
+        configs, starts = learn_starts(problems)
         if arguments.out is not None:
-            grown = grow(problems)._replace(margin=margin)
+            grown = grow(problems, others=len(starts))._replace(margin=margin, starts=starts)
             data = encode(about, grown)
             if len(data) > _model.LIMIT:
                 raise InternalError(f"the model has {len(data)} bytes, more than {_model.LIMIT}")
@@ -116,19 +135,24 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"miopyx train: {e}", file=sys.stderr)
         return 2
     report = {way: found.as_dict() for way, found in judged.items()}
+    of_configs = {name: found.as_dict() for name, found in configs.items()}
     if arguments.out is not None:
         print(f"{arguments.out} is written; {_wanted(problems)} in {paths.user_folder()} would be read",
               file=sys.stderr)
         if not _is_better(judged["model"], judged["throughput index"]):
             print("its choices are no better than the throughput index's: measure more", file=sys.stderr)
-    print(json.dumps({"device": made, "margin": margin, "judged": report}, indent=2) if arguments.json else
-          "\n".join(text(report)))
+    if arguments.json:
+        print(json.dumps({"device": made, "margin": margin, "judged": report, "configurations": of_configs}, indent=2))
+    else:
+        print("\n".join(text(report, TITLES)))
+        if of_configs:
+            print("", *text(of_configs, CONFIG_TITLES), sep="\n")
     return 0
 
 
 def _wanted(problems: Iterable[Measured]) -> str:
     """Return the name under which a model of the measured devices is looked for."""
-    families = {problem.device.rpartition("_")[0] for problem in problems}
+    families = {problem.name.rpartition("_")[0] for problem in problems}
     return f"{families.pop() if len(families) == 1 else 'FAMILY'}.{_model.KIND}"
 
 
@@ -149,10 +173,11 @@ def _lightgbm() -> Any:
     return lightgbm
 
 
-def grow(problems: Sequence[Measured], seed: int = 0) -> Grown:
+def grow(problems: Sequence[Measured], seed: int = 0, others: int = 0) -> Grown:
     """Fit cost lines to some problems, then trees to what is left of the logarithm of each solver's times.
 
-    The error of a solver is that of trees which saw the other half of its problems.
+    The error of a solver is that of trees which saw the other half of its problems.  `others` are the solvers whose
+    configurations get trees, too: a file has room for so many.
     """
     lines = costs.fit(problems)
     table = _by_bits(lines)
@@ -166,7 +191,7 @@ def grow(problems: Sequence[Measured], seed: int = 0) -> Grown:
                                       1 / (NEAR + np.log(time / best))))
     boosters, errors = {}, {}
     samples = {name: rows for name, rows in samples.items() if len(rows) >= LEAST_TIMES}
-    rounds = min(ROUNDS, NODES_BYTES // (_NODE.itemsize * (2 * LEAVES - 1) * max(1, len(samples))))
+    rounds = min(ROUNDS, NODES_BYTES // (_NODE.itemsize * (2 * LEAVES - 1) * max(1, len(samples) + others)))
     for name, rows in samples.items():
         x, y, weight = (np.array(column) for column in zip(*rows, strict=True))
         left = np.random.default_rng(seed).permutation(len(y)) % 2 == 0
@@ -176,10 +201,103 @@ def grow(problems: Sequence[Measured], seed: int = 0) -> Grown:
         boosters[name] = _boosted(x, y, weight, rounds, seed)
     numbers = np.array([problem.numbers for problem in problems if problem.times], np.float32)
     low, high = numbers.min(axis=0), numbers.max(axis=0)
-    # What solvers count goes by the compute units: half and twice as many are near enough.
+    # What solvers count goes by the compute units: half and twice as many are near enough.  Speeds are those of the
+    # moment of a probe: four times as fast or slow.
     low[_UNITS] -= 1
     high[_UNITS] += 1
-    return Grown(lines, boosters, errors, low, high, 0)
+    low[_SPEEDS] -= 2
+    high[_SPEEDS] += 2
+    if not all(all(problem.speeds) for problem in problems):  # nobody measured them
+        low[_SPEEDS], high[_SPEEDS] = -ANY, ANY
+    cards = {problem.device: problem.speeds for problem in problems if problem.is_gpu and all(problem.speeds)}
+    return Grown(lines, boosters, errors, low, high, 0, cards, {})
+
+
+# Configurations
+
+
+class Searched(NamedTuple):
+    """A problem's numbers and the configurations of a solver that were timed."""
+
+    layer: costs.Layer
+    numbers: Floats
+    configs: costs.Configs
+
+
+def _searched(problems: Sequence[Measured]) -> dict[str, list[Searched]]:
+    """Return what was searched of solvers whose configurations were timed often enough, on each of the devices.
+
+    The fastest configuration of one device is no guess for another that nobody searched.
+    """
+    found: dict[str, list[Searched]] = defaultdict(list)
+    devices: dict[str, set[str]] = defaultdict(set)
+    for problem in problems:
+        for name, some in problem.configs.items():
+            if _model.config_numbers(some.usual, some.usual) is not None:
+                found[name].append(Searched(problem.layer, problem.numbers, some))
+                devices[name].add(problem.device)
+    everywhere = {problem.device for problem in problems}
+    return {name: some for name, some in found.items() if len(some) >= LEAST_STARTS and devices[name] == everywhere}
+
+
+def learn_starts(problems: Sequence[Measured], seed: int = 0) -> tuple[dict[str, StartsJudged], dict[str, Starts]]:
+    """Return what predicted configurations are worth, by solver, and the trees of those solvers where they are."""
+    judged, starts = {}, {}
+    for name, found in sorted(_searched(problems).items()):
+        judged[name] = judge_starts(found, seed)
+        least = judged[name].least
+        if least is not None:
+            starts[name] = Starts(_boosted(*_start_samples(found), ROUNDS, seed), least)
+    return judged, starts
+
+
+def _start_samples(found: Sequence[Searched]) -> tuple[Floats, Floats, Floats]:
+    """Return what trees see of each configuration, the logarithm of its time by the default one's, and weights."""
+    rows = [([*one.numbers, *_model.config_numbers(values, one.configs.usual)],
+             np.log(time / one.configs.times[one.configs.usual]))
+            for one in found for values, time in one.configs.times.items()]
+    x, y = (np.array(column) for column in zip(*rows, strict=True))
+    # What is far from the best is never chosen; how far does not matter.
+    return x.astype(np.float32).astype(float), np.clip(y, -FAR, FAR), np.ones(len(y))
+
+
+class StartsJudged(NamedTuple):
+    """Times of what trees choose on layers that they did not see, by the default configuration's; the least times.
+
+    `least` is the gain that a choice must promise, None where none of `LEAST_GAINS` gains enough.
+    """
+
+    chosen: Floats
+    best: Floats
+    least: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figures of the table."""
+        return {"searched": self.chosen.size, "chosen": float(self.chosen.mean()), "most": float(self.chosen.max()),
+                "a search": float(self.best.mean()), "predicted": "yes" if self.least is not None else "no"}
+
+
+def judge_starts(found: Sequence[Searched], seed: int = 0) -> StartsJudged:
+    """Choose configurations on layers that the trees did not see, and the gain that a choice must promise."""
+    layers = sorted({one.layer for one in found})
+    part = dict(zip(layers, np.random.default_rng(seed).permutation(len(layers)) % START_FOLDS, strict=True))
+    gains, times = [], []
+    for fold in range(START_FOLDS):
+        rest, own = ([one for one in found if (part[one.layer] == fold) == mine] for mine in (False, True))
+        if not rest or not own:
+            continue
+        trees = _boosted(*_start_samples(rest), ROUNDS, seed)
+        for one in own:
+            x, y, _ = _start_samples([one])
+            usual = [*one.configs.times].index(one.configs.usual)
+            gain = -SHRINK * np.asarray(trees.predict(x))
+            gains.append(gain - gain[usual])
+            times.append(y)
+    best = np.exp([y.min() for y in times])
+    ways = {least: np.exp([y[gain.argmax()] if gain.max() > least else 0.0
+                           for gain, y in zip(gains, times, strict=True)]) for least in LEAST_GAINS}
+    least = min(ways, key=lambda way: float(np.mean(ways[way])))
+    return StartsJudged(ways[least], best, least if float(np.mean(ways[least])) <= 1 - WORTH else None)
 
 
 def _boosted(x: Floats, y: Floats, weight: Floats, rounds: int, seed: int) -> lightgbm.Booster:
@@ -216,14 +334,18 @@ def _numbers(problem: Measured, name: str, predicted: float) -> Floats:
 def encode(about: str, grown: Grown) -> bytes:
     """Return the bytes of a model's file."""
     lines = [f"margin {grown.margin:g}", *(
+        f"card {clock:.6g} {bandwidth:.6g} {name}" for name, (clock, bandwidth) in sorted(grown.cards.items())), *(
         " ".join([word, *(repr(float(value)) for value in bounds)])
         for word, bounds in (("low", grown.low), ("high", grown.high)))]
     lines += [f"cost {_costs.text_of(line)}" for line in grown.lines]
     nodes = []
     order = [solver.name for solver in registry.CONV]
-    for name in sorted(grown.boosters, key=order.index):
-        trees = [_flat(tree["tree_structure"]) for tree in grown.boosters[name].dump_model()["tree_info"]]
-        lines.append(f"trees {name} {grown.errors[name]:.4g} {len(trees)} {sum(map(len, trees))}")
+    forests = [("trees", name, grown.boosters[name], grown.errors[name])
+               for name in sorted(grown.boosters, key=order.index)]
+    forests += [("starts", name, *grown.starts[name]) for name in sorted(grown.starts, key=order.index)]
+    for word, name, booster, error in forests:
+        trees = [_flat(tree["tree_structure"]) for tree in booster.dump_model()["tree_info"]]
+        lines.append(f"{word} {name} {error:.4g} {len(trees)} {sum(map(len, trees))}")
         nodes += trees
     flat = np.array([node for tree in nodes for node in tree], _NODE)
     return _model.sealed(about, lines, flat.tobytes())
@@ -365,9 +487,8 @@ def _judged(problems: Sequence[Measured], first: Mapping[int, Times | None],
     return Judged(np.array(regrets), unsure, unknown)
 
 
-def text(report: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def text(report: Mapping[str, Mapping[str, Any]], titles: Sequence[str]) -> list[str]:
     """Return the report as a table."""
-    titles = ("problems", "right", "within 5 %", "mean", "most", "unsure", "not measured")
     widths = {title: max(len(title) + 2, 9) for title in titles}
     first = max(map(len, report))
     lines = [" " * first + "".join(f"{title:>{widths[title]}}" for title in titles)]
@@ -376,5 +497,5 @@ def text(report: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def _cell(value: float | int | None) -> str:
+def _cell(value: float | int | str | None) -> str:
     return "-" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)

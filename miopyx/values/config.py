@@ -121,7 +121,8 @@ _declare("MIOPEN_DEBUG_FORCE_IMMED_MODE_FALLBACK", parse_bool, False,
 _declare("MIOPEN_DEBUG_CONV_IMMED_FALLBACK", parse_bool, True,
          "0: immediate mode knows only what the databases have")
 _declare("MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK", parse_bool, True,
-         "0: no learned model ranks solvers: the cost table of the device does, else the throughput index")
+         "0: no learned model predicts configurations or ranks solvers: the cost table of the device does, else the "
+         "throughput index")
 _declare("MIOPEN_FIND_CONV_INSUFFICIENT_WORKSPACE_ALLOW_FINDDB_UPDATE", parse_bool, False,
          "1: a Find that had to skip solvers for lack of workspace writes its record too, marked partial")
 _declare("MIOPEN_DEBUG_DISABLE_FIND_DB", parse_bool, False, "1: the find databases are neither read nor written")

@@ -230,7 +230,7 @@ class Bench:
 
 
 def _config_of(offer: Offer) -> str:
-    return config_text(preparing.tuned_config(offer) or offer.default_config()) if offer.parameters() else ""
+    return config_text(preparing.first_config(offer) or offer.default_config()) if offer.parameters() else ""
 
 
 def _output(problem: ConvProblem) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -245,7 +246,9 @@ def _of_exported(path: Path, source: str, options: Options, refused: list[str]) 
     level = log.level
     log.setLevel(logging.CRITICAL)  # it would print its own stack
     try:
-        program = torch.export.load(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # nor should it be refused where warnings are errors
+            program = torch.export.load(path)
         batch = _Batch(options.batch, _first_axes(program))
     except Exception as e:  # whatever PyTorch makes of a file that is none of its own
         raise UsageError(f"{path}: torch.export.load finds no exported model there ({type(e).__name__})") from None

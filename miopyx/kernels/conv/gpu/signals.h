@@ -12,9 +12,18 @@
 #define FOURS(n) (((n) + 3) / 4 * 4)
 #define REACH ((S - 1) * TAP) /* from the first tap to the last */
 #define FLAT FOURS(S) /* from filter to filter in local memory */
-#define FOUR MX_JOIN(STORAGE(X_TYPE), 4)
-#define FLOATS(v) (float4)(WIDEN((v).s0), WIDEN((v).s1), WIDEN((v).s2), WIDEN((v).s3))
-#define WORDS(a, b, c, d) (FOUR)(NARROW(a), NARROW(b), NARROW(c), NARROW(d))
+/* Four elements as they lie in memory; of 16 bits as words, since compilers take vectors of these apart. */
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+#define FOUR float4
+#define PACKED(a, b, c, d) (float4)(a, b, c, d)
+#define FLOATS(v) (v)
+#else
+#define FOUR uint2
+#define PACKED(a, b, c, d) (uint2)((uint)(a) | (uint)(b) << 16, (uint)(c) | (uint)(d) << 16)
+#define FLOATS(v)                                                                                                      \
+    (float4)(WIDEN((ushort)(v).x), WIDEN((ushort)((v).x >> 16)), WIDEN((ushort)(v).y), WIDEN((ushort)((v).y >> 16)))
+#endif
+#define WORDS(a, b, c, d) PACKED(NARROW(a), NARROW(b), NARROW(c), NARROW(d))
 
 /* The taps of `count` filters; `odd` tells of one that is not finite: of it the zeros beside a line would make NaN. */
 static inline void mx_taps(__local float *to, __local int *odd, __global const STORAGE(X_TYPE) *w, const mx_signal g,
@@ -98,14 +107,16 @@ static inline __attribute__((always_inline)) FOUR mx_four(__global const STORAGE
     if (at >= 0 && at + 4 <= width)
         four = *(__global const FOUR *)(line + at);
     else if (at > -4 && at < width) {
+        STORAGE(X_TYPE) each[4] = {0, 0, 0, 0};
         if (at >= 0)
-            four.s0 = line[at];
+            each[0] = line[at];
         if (at >= -1 && at + 1 < width)
-            four.s1 = line[at + 1];
+            each[1] = line[at + 1];
         if (at >= -2 && at + 2 < width)
-            four.s2 = line[at + 2];
+            each[2] = line[at + 2];
         if (at + 3 < width)
-            four.s3 = line[at + 3];
+            each[3] = line[at + 3];
+        four = PACKED(each[0], each[1], each[2], each[3]);
     }
     return four;
 }

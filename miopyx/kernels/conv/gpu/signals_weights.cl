@@ -33,7 +33,10 @@
 #ifndef LANES /* a power of two without TILES */
 #define LANES 256
 #endif
-#ifndef POSITIONS /* of a unit, a multiple of LANES */
+#ifndef AHEAD /* columns of dy that a work-item reads at once, without TILES */
+#define AHEAD 4
+#endif
+#ifndef POSITIONS /* of a unit, a multiple of LANES * AHEAD */
 #define POSITIONS 512
 #endif
 #ifndef GROUP /* work-items */
@@ -62,6 +65,35 @@ static inline __attribute__((always_inline)) void mx_products(float sums[S], __l
 #pragma unroll
         for (int u = 0; u < 4; u++)
             sums[s] = fma(in[shift + u * STEP + s * TAP], out[u], sums[s]);
+}
+
+#else
+
+/* Columns of a unit of work-item `lane`, from q0 on in dy; `inside`: all of them are. */
+static inline __attribute__((always_inline)) void mx_columns_of(float sums[FILTERS][S], __local const float *pixels,
+                                                                __global const STORAGE(X_TYPE) *dy,
+                                                                const int filter[FILTERS], int lane, int q0, int width,
+                                                                const bool inside)
+{
+#pragma unroll 1
+    for (int i = lane; i < POSITIONS; i += AHEAD * LANES) {
+        float out[AHEAD][FILTERS];
+#pragma unroll
+        for (int a = 0; a < AHEAD; a++)
+#pragma unroll
+            for (int f = 0; f < FILTERS; f++)
+                out[a][f] = inside ? LOAD(X_TYPE)(dy + filter[f], q0 + i + a * LANES)
+                                   : mx_element(dy + filter[f], q0 + i + a * LANES, width);
+#pragma unroll
+        for (int a = 0; a < AHEAD; a++)
+#pragma unroll
+            for (int s = 0; s < S; s++) {
+                const float in = pixels[(i + a * LANES) * STEP + s * TAP];
+#pragma unroll
+                for (int f = 0; f < FILTERS; f++)
+                    sums[f][s] = fma(in, out[a][f], sums[f][s]);
+            }
+    }
 }
 
 #endif
@@ -121,20 +153,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_signals_we
         for (int i = id; i < (POSITIONS - 1) * STEP + REACH + 1; i += GROUP)
             pixels[i] = mx_element(x + u.x, q0 * STEP + g.first + i, g.width);
         barrier(CLK_LOCAL_MEM_FENCE);
-#pragma unroll 2
-        for (int i = lane; i < POSITIONS; i += LANES) {
-            float out[FILTERS];
-#pragma unroll
-            for (int f = 0; f < FILTERS; f++)
-                out[f] = mx_element(dy + u.y + filter[f], q0 + i, g.q);
-#pragma unroll
-            for (int s = 0; s < S; s++) {
-                const float in = pixels[i * STEP + s * TAP];
-#pragma unroll
-                for (int f = 0; f < FILTERS; f++)
-                    sums[f][s] = fma(in, out[f], sums[f][s]);
-            }
-        }
+        if (q0 + POSITIONS <= g.q)
+            mx_columns_of(sums, pixels, dy + u.y, filter, lane, q0, g.q, true);
+        else
+            mx_columns_of(sums, pixels, dy + u.y, filter, lane, q0, g.q, false);
     }
 #endif
 

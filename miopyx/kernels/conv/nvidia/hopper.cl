@@ -18,7 +18,8 @@
  *     without gaps, copied X_RUN at a time.
  *     W_TRANSPOSED: 16 bytes are 8 filters; multiples of 8 filters and 64 channels; w_k: one channel to the next.
  * Backward data with a stride may take all phases of the stride in one launch (PHASES): they differ in their taps and
- * in where they begin.
+ * in where they begin.  Or phases are filters, of MERGED channels each, a multiple of 8, and a pixel of the grid is one of
+ * each phase, of which there are MERGED_D, MERGED_H and MERGED_W along the axes; AXES is 3 and y channels last then.
  * Local memory: a ring of STAGES slices, then the RESIDENT slices of w, swizzled: chunk c of row r is at c ^ (r % 8).
  * Two mbarriers a stage, full and empty.
  * Bound by: tensor cores for tiles of 128 x 256 and long K; the producer's copies for small tiles; memory for 1x1.
@@ -80,8 +81,14 @@
 #ifndef AXES /* 2, or 3: neither FLAT nor X_TRANSPOSED then */
 #define AXES 2
 #endif
+#ifndef PRODUCERS /* 2: two warpgroups copy slices in turns, which a bias or z as slices do not know */
+#define PRODUCERS 1
+#endif
 #ifndef PHASES /* of backward data's stride, whose tiles follow each other; they have equal grids */
 #define PHASES 1
+#endif
+#ifndef MERGED /* channels of phases that are filters; 0: filters are filters */
+#define MERGED 0
 #endif
 #include "include/common.h"
 #define V_LANES 1
@@ -110,7 +117,7 @@
 #define WGMMA MX_JOIN(MX_WGMMA_, WN)
 #define WARPGROUPS (ROWS / WG_ROWS / 64 * WG_COLUMNS)
 #define CONSUMERS (PING_PONG ? 2 : WARPGROUPS)
-#define THREADS (128 * CONSUMERS + 128)
+#define THREADS (128 * (CONSUMERS + PRODUCERS))
 #define W_BYTES (BF * ROW_BYTES)
 #define STAGE_BYTES (BP * ROW_BYTES + (RESIDENT ? 0 : W_BYTES))
 #define RING_BYTES (STAGES * STAGE_BYTES)
@@ -234,7 +241,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #endif
 #if !X_TRANSPOSED && (!FLAT || Z_SLICES)
     /* The offset of each pixel's first tap, and which of its taps are inside: two pixels of each row of copiers. */
+#if PRODUCERS > 1
+    __local int4 all_places[PRODUCERS][X_ROWS / 2][ROWS_AT_ONCE];
+    __local int4(*const places)[ROWS_AT_ONCE] = all_places[role & 1];
+#else
     __local int4 places[X_ROWS / 2][ROWS_AT_ONCE];
+#endif
 #endif
     int w_base, filters_left;
     bool has_filters = false;
@@ -443,11 +455,14 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     mx_put_columns(columns_at, 0, mx_tile(get_group_id(0), &order).n0, WN, g.filters, item, THREADS, EPILOGUE_ARGS);
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (role == CONSUMERS) {
+    if (role >= CONSUMERS) {
 #if MANY_SUMS
         MX_WG_FEWER(PRODUCER_REGISTERS);
 #endif
         int stage = 0, parity = 1;
+#if PRODUCERS > 1
+        int turn_of = CONSUMERS; /* the producer of the next slice */
+#endif
         for (; copy_tile < tiles; copy_tile += get_num_groups(0)) {
             const mx_nv_tile own = mx_tile(copy_tile, &order);
             const int slices_all = SLICES(own);
@@ -455,6 +470,15 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 continue;
             BEGIN_TILE();
             for (int slice = 0; slice < slices_all; slice++) {
+#if PRODUCERS > 1
+                turn_of ^= 1;
+                if ((turn_of ^ role) & 1) {
+                    NEXT_SLICE();
+                    if (++stage == STAGES)
+                        stage = 0, parity ^= 1;
+                    continue;
+                }
+#endif
                 mx_barrier_wait(empty + 8 * stage, parity);
                 if (aligned) {
                     COPY_SLICE(MX_COPY_RUN_OF_X, MX_COPY16, stage, slice);

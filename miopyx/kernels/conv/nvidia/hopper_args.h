@@ -36,6 +36,7 @@ typedef struct {
     int channels, taps_w; /* of dw */
     int filters, columns, reduced, folded, taps_across; /* of a group; taps in a row of the product */
     int down, across, tiles, slices, splits;
+    int first_tile; /* of `tiles` */
     int w_k, w_c, w_h, w_w; /* strides */
     mx_divisor by_down, by_across, by_reduced, by_folded, by_taps_across, by_split_slices;
 } mx_nv_tile_sum;

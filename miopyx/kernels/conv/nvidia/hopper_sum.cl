@@ -2,8 +2,7 @@
  * dw = alpha * sum + beta * dw.
  *
  *   partial[slot][WG_ROWS][BN / 8][work-item][4]; a tile's slots are `tiles` slots from one to the next, `splits` of
- *   them, or next to each other where `splits` is zero (PERSISTENT).  DIRECT: the second slot of the group that the tile
- *   begins in, then the first one of each group behind it; a tile of one group is in dw already.
+ *   them, or next to each other where `splits` is zero (PERSISTENT).  Tiles are those from `first_tile` on.
  *
  *   work-group:  SHARES rows of work-items  x  256 / SHARES neighbouring fours of sums
  *                each share adds up its slots in order, then share 0 adds up the shares.
@@ -33,9 +32,6 @@
 #ifndef WG_ROWS
 #define WG_ROWS 1
 #endif
-#ifndef DIRECT /* 1: `splits` is zero */
-#define DIRECT 0
-#endif
 #ifndef SHARES /* 1 to 8; many partial sums need many work-items for each element */
 #define SHARES 1
 #endif
@@ -57,7 +53,7 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
 {
     __local float4 shares[SHARES][WIDTH];
     const int at = get_group_id(0) * WIDTH + get_local_id(0) % WIDTH, share = get_local_id(0) / WIDTH;
-    const int tile = at / FOURS, above = mx_quotient(tile, g.by_down), group = mx_quotient(above, g.by_across);
+    const int number = at / FOURS, tile = number + g.first_tile, above = mx_quotient(tile, g.by_down), group = mx_quotient(above, g.by_across);
 #if IN_ROWS
     const int four = at % FOURS, k = (tile - above * g.down) * BM + four / (BN / 4);
     const int column = (above - group * g.across) * BN + four % (BN / 4) * 4;
@@ -70,23 +66,22 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
                   + item % 32 / 4;
     const int column = (above - group * g.across) * BN + i % (BN / 8) * 8 + item % 4 * 2;
 #endif
-    bool inside = k < g.filters && column < g.columns;
+    const bool inside = k < g.filters && column < g.columns;
     float4 sum = (float4)(0, 0, 0, 0);
     if (inside) {
-        int first = tile, count = g.splits;
+        int first = number, count = g.splits;
         if (count == 0) {
             const int begin = mx_quotient(tile * g.slices, g.by_split_slices);
-            first = DIRECT ? 2 * begin : begin + tile;
+            first = begin + number;
             count = mx_quotient((tile + 1) * g.slices - 1, g.by_split_slices) - begin + 1;
-            inside = !DIRECT || count > 1;
         }
-        const long step = (long)(DIRECT ? 2 : g.splits ? g.tiles : 1) * FOURS;
+        const long step = (long)(g.splits ? g.tiles : 1) * FOURS;
         const int own = (count + SHARES - 1) / SHARES, end = min((share + 1) * own, count);
         __global const float4 *from =
             (__global const float4 *)(partial + partial_offset) + (long)first * FOURS + four;
 #pragma unroll 4
         for (int split = share * own; split < end; split++)
-            sum += from[split * step + (DIRECT && split == 0 ? FOURS : 0)];
+            sum += from[split * step];
     }
 #if SHARES > 1
     shares[share][get_local_id(0) % WIDTH] = sum;

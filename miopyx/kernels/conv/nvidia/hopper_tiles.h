@@ -1,6 +1,11 @@
 /* Which tile a number of mx_nv_tiles means, and where in y its pixels and filters are.
- * Expects BP and BF, the pixels and filters of a tile, PHASES and AXES.  After conv/nvidia/hopper.h.
+ * Expects BP and BF, the pixels and filters of a tile, PHASES and AXES, and MERGED where there is that.  After
+ * conv/nvidia/hopper.h.
  */
+#ifndef MERGED
+#define MERGED 0
+#endif
+
 typedef struct {
     mx_nv_phase phase;
     int group, m0, n0; /* the first pixel and filter */
@@ -49,5 +54,13 @@ static inline int mx_image_of(int m, const MX_PROBLEM *g)
 
 static inline int mx_filter_in_y(int k, const MX_PROBLEM *g)
 {
+#if MERGED
+    /* y_d, y_h and y_w lead from one pixel of a phase to its next. */
+    const int phase = k / MERGED, row = phase / MERGED_W, w = phase - row * MERGED_W;
+    const int d = row / MERGED_H, h = row - d * MERGED_H;
+    const int phase_at = d * (g->y_d / MERGED_D) + h * (g->conv.y_h / MERGED_H) + w * (g->conv.y_w / MERGED_W);
+    return k < g->conv.filters ? phase_at + (k - phase * MERGED) * g->conv.y_c : -1;
+#else
     return k < MX_CONV(g)->filters ? k * MX_CONV(g)->y_c : -1;
+#endif
 }

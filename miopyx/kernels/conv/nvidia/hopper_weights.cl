@@ -13,8 +13,9 @@
  * partial[slot][WG_ROWS][BN / 8][work-item][4], in the order of the consumers' registers (MX_WGMMA), one slot for each
  * group and tile it works on: slot is the group's number, plus the tile's if PERSISTENT.  conv/nvidia/hopper_sum.cl
  * adds them up.
- * DIRECT: a group that has all slices of a tile writes alpha * sum + beta * dw, filters w_k apart, columns next to each
- * other.  With PERSISTENT a group has two slots then: where a tile ends in it that began before, and where one begins.
+ * DIRECT, not with PERSISTENT: a group that has all slices of a tile writes alpha * sum + beta * dw, filters w_k apart,
+ * columns next to each other.  WHOLE: the first `whole` tiles have a group each; those behind them are split, and only
+ * they have slots.
  * Grid: one axis, local THREADS, global THREADS * (tiles * splits, or ceil(tiles * slices / split_slices)).
  * x and dy are channels last (x_c == y_c == 1) with multiples of 8 channels; padding of `filters` to a multiple of 8
  * may be read.  With CONTIGUOUS_PIXELS (one tap, no stride) 16 bytes are 8 pixels of one channel, and images are
@@ -55,6 +56,9 @@
 #endif
 #ifndef DIRECT
 #define DIRECT 0
+#endif
+#ifndef WHOLE /* 1: needs DIRECT; without it all tiles are whole then */
+#define WHOLE 0
 #endif
 #ifndef X_THROUGH_L1 /* 1: x comes through the L1, since taps share much of it */
 #define X_THROUGH_L1 0
@@ -133,6 +137,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if DIRECT
     , __global ushort *restrict W, long w_offset, const int w_k, const float alpha, const float beta
 #endif
+#if WHOLE
+    , const int whole
+#endif
 )
 {
     __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
@@ -153,6 +160,15 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #define SLICE_STEP 1
     int first = PERSISTENT ? number * split_slices - tile * slices : number / tiles * split_slices;
     int left = min(split_slices, PERSISTENT ? tiles * slices - number * split_slices : slices - first);
+#endif
+#if WHOLE
+#define IS_WHOLE (split < 0)
+    const int split = number - whole;
+    tile = split < 0 ? number : whole + split % (tiles - whole);
+    first = split < 0 ? 0 : split / (tiles - whole) * split_slices;
+    left = split < 0 ? slices : min(split_slices, slices - first);
+#else
+#define IS_WHOLE true
 #endif
 
     X += x_offset;
@@ -306,14 +322,18 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 
             const int m0 = tile % down * BM, n0 = tile / down % across * BN;
 #if DIRECT
-            if (!PERSISTENT || own == slices) {
+            if (IS_WHOLE) {
                 const int group = tile / (down * across);
                 mx_store_weights(sums, W + w_offset + (long)(group * g.filters + m0) * w_k + n0, row, g.filters - m0,
                                  columns - n0, w_k, alpha, beta);
                 continue;
             }
 #endif
-            const long slot = DIRECT ? 2 * number + (first == 0) : PERSISTENT ? number + tile : number;
+#if WHOLE
+            const long slot = split;
+#else
+            const long slot = PERSISTENT ? number + tile : number;
+#endif
             __global float4 *to = (__global float4 *)(partial + partial_offset) + slot * (BM * BN / 4) + item;
 #pragma unroll
             for (int i = 0; i < WG_ROWS; i++)

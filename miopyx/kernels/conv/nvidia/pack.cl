@@ -71,15 +71,18 @@ __kernel void pack_merged_weights(__global const STORAGE(X_TYPE) *restrict from,
     i /= g.reduced;
     const int v = i % g.taps_w;
     i /= g.taps_w;
-    const int u = i % g.taps_h, row = i / g.taps_h;
+    const int u = i % g.taps_h;
+    i /= g.taps_h;
+    const int t = i % g.taps_d, row = i / g.taps_d;
     if (row >= g.rows)
         return;
-    const int c = row % g.channels, phase = row / g.channels;
-    const int h = phase / g.step_w + g.shift_h - g.step_h * u, w = phase % g.step_w + g.shift_w - g.step_w * v;
-    const bool valid = phase < g.step_h * g.step_w && k < g.filters && h >= 0 && h < g.limit_h && w >= 0
-                       && w < g.limit_w;
-    to[to_offset + at] = valid ? from[from_offset + (long)k * g.from_k + (long)c * g.from_c + h * g.from_h
-                                      + w * g.from_w] : (STORAGE(X_TYPE))0;
+    const int c = row % g.channels, phase = row / g.channels, plane = phase / g.step_w;
+    const int d = plane / g.step_h + g.shift_d - g.step_d * t, h = plane % g.step_h + g.shift_h - g.step_h * u;
+    const int w = phase % g.step_w + g.shift_w - g.step_w * v;
+    const bool valid = plane < g.step_d * g.step_h && k < g.filters && d >= 0 && d < g.limit_d && h >= 0
+                       && h < g.limit_h && w >= 0 && w < g.limit_w;
+    to[to_offset + at] = valid ? from[from_offset + (long)k * g.from_k + (long)c * g.from_c + (long)d * g.from_d
+                                      + h * g.from_h + w * g.from_w] : (STORAGE(X_TYPE))0;
 }
 
 #if MX_TYPE(X_TYPE) != MX_TYPE_float

@@ -12,9 +12,10 @@ typedef struct {
 
 /* pack_merged_weights */
 typedef struct {
-    int rows, channels, taps_h, taps_w, filters, reduced; /* taps of the product */
-    int step_h, step_w, shift_h, shift_w, limit_h, limit_w; /* tap of w: phase + shift - step * tap of the product */
-    int from_c, from_h, from_w, from_k;
+    int rows, channels, taps_d, taps_h, taps_w, filters, reduced; /* taps of the product */
+    /* tap of w: phase + shift - step * tap of the product */
+    int step_d, step_h, step_w, shift_d, shift_h, shift_w, limit_d, limit_h, limit_w;
+    int from_c, from_d, from_h, from_w, from_k;
 } mx_nv_merged;
 
 /* pack_narrow */

@@ -30,6 +30,8 @@ cdef enum:
     IN_REGISTERS = 64      # columns of x of a work-item without tiles
     SUMS = 48              # of backward weights of a work-item without tiles
     FILTERS = 8            # of it
+    AHEAD = 4              # columns of dy that it reads at once
+    LOADS = 16             # of dy at once
     PARTS = 8              # of a work-group, with different filters
     WEIGHTS = 2048         # floats of taps in local memory
     POSITIONS = 512        # columns of dy of a unit of backward weights
@@ -61,6 +63,7 @@ cdef struct layout_t:
     int64_t columns        # of a work-item, GROUP apart; backward weights: of a unit
     int64_t filters        # of a work-item of backward weights
     int64_t lanes          # work-items with the same filters
+    int64_t ahead          # columns of dy that a work-item of backward weights reads at once
     int64_t weights        # floats of taps in local memory
     int64_t local          # bytes of local memory
 
@@ -261,7 +264,7 @@ cdef class SignalWrw(_Signal):
 
     cdef layout_t layout(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef layout_t form
-        cdef int64_t filters = p.w.len[0] // p.groups, parts = 1, most, step = p.step[2]
+        cdef int64_t filters = p.w.len[0] // p.groups, parts = 1, most, wide, step = p.step[2]
         memset(&form, 0, sizeof(form))
         if filters == 1 and p.w.len[4] <= TILE_SUMS and self.window(p) <= WINDOW_LIMIT:
             most = SUMS_TILES if p.w.len[4] > MANY else min(TILES_LIMIT, dev.max_work_group)
@@ -272,8 +275,11 @@ cdef class SignalWrw(_Signal):
             while parts < PARTS and parts * form.filters < filters:
                 parts *= 2
             form.lanes = GROUP // parts
-            most = max(1, min(POSITIONS, (PIXELS - _reach(p)) // step) // form.lanes) * form.lanes
-            form.columns = up(ceil_div(p.y.len[4], ceil_div(p.y.len[4], most)), form.lanes)
+            most = min(POSITIONS, (PIXELS - _reach(p)) // step)
+            form.ahead = max(1, min(AHEAD, LOADS // form.filters, most // form.lanes))
+            wide = form.lanes * form.ahead
+            most = max(1, most // wide) * wide
+            form.columns = up(ceil_div(p.y.len[4], ceil_div(p.y.len[4], most)), wide)
             form.local = 4 * ((form.columns - 1) * step + _reach(p) + 1)
         form.local += 4 * min(BATCH, form.filters * p.w.len[4]) * form.group
         return form
@@ -316,7 +322,8 @@ cdef class SignalWrw(_Signal):
         cdef int64_t splits = g.each, size = 4 if p.w.type == MX_FLOAT else 2, taps = p.w.len[4], groups
         g.each = <int> ceil_div(g.units, splits)
         spec = self.kernel(p, "conv/gpu/signals_weights.cl", "conv_signals_weights", &form, {
-            "TILES": int(form.tiles), "FILTERS": form.filters, "LANES": form.lanes, "POSITIONS": form.columns})
+            "TILES": int(form.tiles), "FILTERS": form.filters, "LANES": form.lanes, "POSITIONS": form.columns,
+            **({} if form.tiles else {"AHEAD": form.ahead})})
         args = (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_Y, size), Arg.slot_of(SLOT_WORKSPACE, 4),
                 struct_arg(&g, sizeof(g)))
         groups = splits * g.blocks * g.channels

@@ -21,9 +21,9 @@ cdef extern from "miopyx/kernels/conv/nvidia/pack_args.h" nogil:
         int from_g, from_row, from_h, from_w, from_c
 
     ctypedef struct mx_nv_merged:
-        int rows, channels, taps_h, taps_w, filters, reduced
-        int step_h, step_w, shift_h, shift_w, limit_h, limit_w
-        int from_c, from_h, from_w, from_k
+        int rows, channels, taps_d, taps_h, taps_w, filters, reduced
+        int step_d, step_h, step_w, shift_d, shift_h, shift_w, limit_d, limit_h, limit_w
+        int from_c, from_d, from_h, from_w, from_k
 
     ctypedef struct mx_nv_narrow:
         int images, channels, h, w
@@ -103,6 +103,7 @@ cdef struct split_k_t:
     int tile
     int64_t tiles, splits, split_slices  # with wgmma `splits` may be zero: persistent work-groups
     int64_t groups, slots             # with wgmma: of work-items, parts
+    int64_t whole                     # with wgmma: the first tiles, which a group has whole; the others are split
     bint direct                       # with wgmma: a group that has all of a tile's pixels writes it to dw
     bint scaled                       # floats are multiplied as halves: conv/nvidia/tf32_pack.cl
     int64_t scales_offset             # of channels and filters, in bytes
@@ -152,6 +153,7 @@ cdef mx_nv_conv operands(const mx_conv_problem* p, const roles_t* r) noexcept no
 cdef mx_conv_problem only_read(const mx_conv_problem* p) noexcept nogil
 cdef roles_t roles_of(const mx_conv_problem* p, bint wgmma) noexcept nogil
 cdef int64_t widest(const mx_nv_conv* g, bint last) noexcept nogil
+cdef list unpacking(const mx_conv_problem* p, const roles_t* r)
 cdef tuple operand_args(const roles_t* r, mx_nv_conv* g)
 cdef double megabytes(const mx_tensor* t) noexcept nogil
 cdef int64_t elements_of(const mx_tensor* t) noexcept nogil

@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
-from miopyx.values._integers cimport ceil_div, up
+from miopyx.values._integers cimport ceil_div, more_parts, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
@@ -258,7 +258,7 @@ cdef Step pack_pixels(const mx_conv_problem* p, const mx_tensor* x, int slot, in
     return _pack(p, [_pixels_of(x, slot, p.groups, channels, to)])[0]
 
 
-cdef list _unpacking(const mx_conv_problem* p, const roles_t* r):
+cdef list unpacking(const mx_conv_problem* p, const roles_t* r):
     """The step, if any, that copies y out of the workspace, where it is channels last."""
     cdef _Pixels y
     if not r.unpacks_y:
@@ -512,7 +512,7 @@ cdef class NvImplicitGemmBwd(_NvImplicitGemm):
         """All steps."""
         cdef mx_nv_conv[MAX_PHASES] g
         cdef int count = self.phases(p, r, g)
-        return self.packing(dev, p, r) + self.multiply_phases(dev, p, r, g, count) + _unpacking(p, r)
+        return self.packing(dev, p, r) + self.multiply_phases(dev, p, r, g, count) + unpacking(p, r)
 
     cdef mx_nv_conv operands_of(self, const mx_conv_problem* p, const roles_t* r) noexcept:
         return operands(p, r)
@@ -593,7 +593,7 @@ cdef split_k_t _split_k_of(Device dev, const mx_conv_problem* p) noexcept:
     """
     cdef split_k_t s = split_k_operands(p, False)
     cdef int64_t filters = p.w.len[0] // p.groups, slices = ceil_div(p.y.len[0] * p.y.len[3] * p.y.len[4], DEPTH)
-    cdef int64_t units = max(1, dev.compute_units), at_once, number, splits, each, least
+    cdef int64_t units = max(1, dev.compute_units), at_once, number, splits, each, least, most
     cdef double slice, cost, best = -1
     cdef int i
     for i in range(2):
@@ -603,12 +603,14 @@ cdef split_k_t _split_k_of(Device dev, const mx_conv_problem* p) noexcept:
         slice = TILES[i].resident * max(2.0 * DEPTH * TILES[i].down * TILES[i].across / 2.9e6,
                                         2.0 * DEPTH * (TILES[i].down + TILES[i].across) / 42e3)
         least = ceil_div(slices * DEPTH, LONGEST)
-        for splits in range(least, max(least, min(4 * at_once // number + 2, ceil_div(slices, 2))) + 1):
+        splits, most = least, max(least, min(4 * at_once // number + 2, ceil_div(slices, 2)))
+        while splits <= most:
             each = ceil_div(slices, splits)
             cost = ((number * splits + at_once - 1) // at_once) * (each * slice + 3)
             cost += splits * p.w.len[0] * s.columns * 8 / 3e6
             if best < 0 or cost < best:
                 best, s.tile, s.tiles, s.split_slices = cost, i, number, each
+            splits = more_parts(slices, each)
     s.splits = ceil_div(slices, s.split_slices)
     s.workspace = s.partial_offset + s.splits * p.w.len[0] * s.columns * 4
     return s
@@ -753,12 +755,14 @@ cdef int64_t _split_slices(Device dev, const mx_conv_problem* p) noexcept:
     """
     cdef int64_t slices = ceil_div(p.y.len[0] * p.y.len[3] * p.y.len[4], 16), tiles = _weight_tiles(p)
     cdef int64_t units = max(1, dev.compute_units), splits, each, cost, best = 0, best_each = slices
-    cdef int64_t least = ceil_div(slices * 16, LONGEST)
-    for splits in range(least, max(least, min(4 * units // tiles + 2, ceil_div(slices, OVERHEAD))) + 1):
+    cdef int64_t least = ceil_div(slices * 16, LONGEST), most
+    splits, most = least, max(least, min(4 * units // tiles + 2, ceil_div(slices, OVERHEAD)))
+    while splits <= most:
         each = ceil_div(slices, splits)
         cost = (tiles * splits + units - 1) // units * (each + OVERHEAD)
         if best == 0 or cost < best:
             best, best_each = cost, each
+        splits = more_parts(slices, each)
     return best_each
 
 

@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
-from miopyx.values._integers cimport ceil_div, gcd, up
+from miopyx.values._integers cimport ceil_div, gcd, more_parts, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, mx_conv_problem, mx_tensor,
 )
@@ -473,13 +473,15 @@ cdef splits_t _split(Device dev, const mx_conv_problem* p, bint rounded) noexcep
     s.reduced = up(p.w.len[1], 64)
     s.columns = s.reduced * p.w.len[3] * p.w.len[4]
     s.tiles = ceil_div(p.w.len[0] // p.groups, 128) * ceil_div(s.columns, TILE) * p.groups
-    cdef int64_t least = ceil_div(slices * DEPTH, LONGEST)
-    for splits in range(least, max(least, min(4 * units // s.tiles + 2, ceil_div(slices, 2))) + 1):
+    cdef int64_t least = ceil_div(slices * DEPTH, LONGEST), most
+    splits, most = least, max(least, min(4 * units // s.tiles + 2, ceil_div(slices, 2)))
+    while splits <= most:
         each = ceil_div(slices, splits)
         cost = (s.tiles * splits + units - 1) // units * (each * (1.6 if rounded else 2.3) + 4)
         cost += splits * p.w.len[0] * s.columns * 8 / 3e6
         if best < 0 or cost < best:
             best, s.split_slices = cost, each
+        splits = more_parts(slices, each)
     s.splits = ceil_div(slices, s.split_slices)
     return s
 

@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
-from miopyx.values._integers cimport ceil_div, up
+from miopyx.values._integers cimport ceil_div, more_parts, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_FLOAT, mx_conv_problem, mx_tensor
 from ._common cimport (
     ALIGN, LONGEST, NO_ROOM, WGMMA_PEAK, _NvSolver, divisor, folded, has_wgmma, is_volume, mx_divisor, mx_nv_conv,
@@ -101,7 +101,7 @@ cdef int64_t _work_groups(const mx_nv_pack_taps* o) noexcept nogil:
 cdef void _split(Device dev, const mx_conv_problem* p, const mx_nv_pair_taps* o, layout_t* s) noexcept:
     """The tiles and splits that should take least time: each takes 4 us to begin and end, and is written and read."""
     cdef int64_t units = max(1, dev.compute_units), all_slices = p.y.len[0] * o.slices
-    cdef int64_t tap_rows = p.w.len[2] * plane_rows(&p.w) * o.tap_groups, least, rows, tiles, halves, splits, each
+    cdef int64_t tap_rows = p.w.len[2] * plane_rows(&p.w) * o.tap_groups, least, most, rows, tiles, halves, splits, each
     cdef double cost, best = -1
     least = max(1, ceil_div(all_slices * DEPTH, LONGEST))
     for rows in range(1, 3):
@@ -112,12 +112,14 @@ cdef void _split(Device dev, const mx_conv_problem* p, const mx_nv_pair_taps* o,
             tiles, halves = o.y_chunks * ((tap_rows + 1) // 2), o.y_chunks * (tap_rows % 2)
         tiles *= o.x_chunks * p.groups
         halves *= o.x_chunks * p.groups
-        for splits in range(least, max(least, min(4 * units // tiles + 2, ceil_div(all_slices, 2))) + 1):
+        splits, most = least, max(least, min(4 * units // tiles + 2, ceil_div(all_slices, 2)))
+        while splits <= most:
             each = ceil_div(all_slices, splits)
             cost = ceil_div(tiles * splits, units) * (1.7 * each * (1 - HALF * halves / tiles) + 4)
             cost += splits * p.w.len[0] * s.columns * 8 / 3e6
             if best < 0 or cost < best:
                 best, s.rows, s.tiles, s.halves, s.each = cost, rows, tiles, halves, each
+            splits = more_parts(all_slices, each)
     s.splits = ceil_div(all_slices, s.each)
 
 

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
-from miopyx.values._integers cimport ceil_div, up
+from miopyx.values._integers cimport ceil_div, more_parts, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_HALF, mx_conv_problem, mx_tensor
 from ._common cimport (
     LONGEST, NO_ROOM, TOO_LARGE, WGMMA_PEAK, _NvSolver, divisor, folded, has_wgmma, is_volume, mx_divisor, mx_nv_conv,
@@ -71,17 +71,19 @@ cdef mx_nv_taps _operands(const mx_conv_problem* p) noexcept nogil:
 cdef split_t _split(Device dev, const mx_conv_problem* p, const mx_nv_taps* o) noexcept:
     """The splits that should take least time: each takes 4 us to begin and end, and is written and read."""
     cdef split_t s
-    cdef int64_t units = max(1, dev.compute_units), slices = p.y.len[0] * o.slices, least, splits, each
+    cdef int64_t units = max(1, dev.compute_units), slices = p.y.len[0] * o.slices, least, most, splits, each
     cdef double cost, best = -1
     memset(&s, 0, sizeof(s))
     s.columns = o.x_chunks * CHUNK * p.w.len[3] * p.w.len[4]
     s.tiles = ceil_div(p.w.len[0] // p.groups, CHUNK) * ceil_div(p.w.len[3], ROWS) * o.x_chunks * p.groups
     least = max(1, ceil_div(slices * DEPTH, LONGEST))
-    for splits in range(least, max(least, min(4 * units // s.tiles + 2, ceil_div(slices, 2))) + 1):
+    splits, most = least, max(least, min(4 * units // s.tiles + 2, ceil_div(slices, 2)))
+    while splits <= most:
         each = ceil_div(slices, splits)
         cost = ceil_div(s.tiles * splits, units) * (each * 1.05 + 4) + splits * p.w.len[0] * s.columns * 8 / 3e6
         if best < 0 or cost < best:
             best, s.each = cost, each
+        splits = more_parts(slices, each)
     s.splits = ceil_div(slices, s.each)
     return s
 

@@ -50,7 +50,7 @@ cdef bint at_once(const mx_conv_problem* p, const mx_nv_conv* g, int count) noex
 cdef void sort_phases(mx_nv_conv* g, int count) noexcept nogil
 cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept
 cdef split_k_t split_k_among(Device dev, const mx_conv_problem* p, const split_k_t* whole, const tile_t* tiles,
-                             int count, int64_t read, bint in_a_row, int wanted=*) noexcept
+                             int count, int64_t read, bint in_a_row, int wanted=*, bint whole_tiles=*) noexcept
 cdef void count_tiles(Device dev, const mx_conv_problem* p, const split_k_t* s, const tile_t* tile,
                       double* terms) noexcept
 cdef Step sum_tiles(const mx_conv_problem* p, const split_k_t* s, const tile_t* tile, dict defines)

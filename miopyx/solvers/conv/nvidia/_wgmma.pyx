@@ -4,18 +4,18 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, Arg, Device, KernelSpec, Solution, Step, struct_arg
-from miopyx.values._integers cimport ceil_div, gcd, up
+from miopyx.values._integers cimport ceil_div, gcd, more_parts, up
 from miopyx.values._types cimport MX_BACKWARD_DATA, MX_FLOAT, MX_FORWARD, MX_FUSED_Z, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport INT_LIMIT, stride_of
 from miopyx.solvers._tokens cimport type_token
 from ._mma cimport (
     DEPTH, NARROW, NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, elements_of, in_place, megabytes,
     mx_nv_merged, mx_nv_scatter, mx_nv_stepped, only_read, operand_args, operands, split_k_operands, pack_for_split_k,
-    pack_pixels, split_k_args, split_k_t, contiguous_pixels, roles_of, roles_t, widest,
+    pack_pixels, split_k_args, split_k_t, contiguous_pixels, roles_of, roles_t, unpacking, widest,
 )
 from ._common cimport (
-    ALIGN, LONGEST, WGMMA_PEAK, both, divisor, has_wgmma, is_volume, mx_divisor, mx_nv_conv, mx_nv_volume, plane_rows,
-    set_grid, set_packed_w, set_taps, volume,
+    ALIGN, LONGEST, WGMMA_PEAK, both, deep as in_depth, divisor, has_wgmma, is_volume, mx_divisor, mx_nv_conv,
+    mx_nv_volume, plane_rows, set_grid, set_packed_w, set_taps, volume,
 )
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
@@ -33,11 +33,13 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
         int channels, taps_w
         int filters, columns, reduced, folded, taps_across
         int down, across, tiles, slices, splits
+        int first_tile
         int w_k, w_c, w_h, w_w
         mx_divisor by_down, by_across, by_reduced, by_folded, by_taps_across, by_split_slices
 
 cdef enum:
     WEIGHT_TILES = 8
+    MOST_MERGED = 64       # taps of phases of the stride that are filters
     MOST_TAPS = 15         # either way: a bit for each; or 30 of one row, see LONG_TAPS of conv/nvidia/hopper.h
     CHOICES_COUNT = 13
     SLICE = 64             # numbers of 16 bits of a slice
@@ -64,6 +66,8 @@ def limit_choices(int only=-1):
 
 # What is read from memory, and of partial sums written and read, in bytes a microsecond.
 cdef double MEMORY_SPEED = 4.2e6, PARTIAL_SPEED = 8e6
+# Microseconds of the launch that adds up, beside those.
+cdef double ADDING_UP = 4
 # Elements of z that a work-group reads in a microsecond, beside what else it copies.
 cdef double Z_SPEED = 16384
 
@@ -278,6 +282,8 @@ cdef chosen_t _choose_among(Device dev, const mx_conv_problem* p, const roles_t*
     for i in range(CHOICES_COUNT):
         if (i == T256X64 or i == T256X64_RESIDENT) != shared or only >= 0 and i != only:
             continue
+        if i == T256X64_RESIDENT and not r.scaled:
+            continue  # of 16 bits more stages are faster, and two warpgroups that copy
         if CHOICES[i].resident and (g.groups > 1 or phases > 1 or slices == 0 or not last):
             continue
         if i == T128X64_RESIDENT and g.filters > 64:
@@ -381,6 +387,12 @@ cdef dict axes_of(const mx_nv_conv* g):
     return {"AXES": 3} if g.p >> 16 else {}
 
 
+cdef dict _merged(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g):
+    if g.p >> 16 == 0 or g.filters == r.filters:
+        return {}
+    return {"MERGED": r.filters, "MERGED_D": p.step[0], "MERGED_H": p.step[1], "MERGED_W": p.step[2]}
+
+
 cdef Arg _volume(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, const mx_nv_conv* whole):
     """`g` of a volume, with the strides along its depth; `whole` is g before the phases of the stride."""
     cdef mx_nv_volume v
@@ -390,6 +402,8 @@ cdef Arg _volume(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g
     if p.direction == MX_BACKWARD_DATA:
         v.y_d *= <int> p.step[0]
         v.w_d *= <int> (p.step[0] // gcd(p.step[0], p.dilation[0]))
+    if g.filters != whole.filters:  # phases of the stride
+        v.w_d = g.w_h * (g.taps_h & 0xffff)
     return struct_arg(&v, sizeof(v))
 
 
@@ -414,16 +428,19 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
                       and CHOICES[chosen].pixels * CHOICES[chosen].filters >= 128 * 128)
     rows = CHOICES[chosen].pixels if last else CHOICES[chosen].filters
     warpgroups = 1 if CHOICES[chosen].ping_pong else 3 if chosen == T192X128 else 2
-    threads = 128 * ((2 if CHOICES[chosen].ping_pong else warpgroups) + 1)
+    # Of filters of 64 what is copied bounds it.
+    producers = 2 if chosen == T256X64 and not r.scaled and p.fused.parts == 0 else 1
+    threads = 128 * ((2 if CHOICES[chosen].ping_pong else warpgroups) + producers)
     wg_columns = 2 if rows % (64 * warpgroups) else 1
     spec = KernelSpec(
         "conv/nvidia/hopper.cl", "conv_nvidia_hopper", SM_90A=1, X_TYPE=_multiplied(p), CHANNELS_LAST=int(last),
         VEC=vector, BP=CHOICES[chosen].pixels, BF=CHOICES[chosen].filters, PHASES=phases,
         WG_ROWS=rows * wg_columns // (64 * warpgroups), WG_COLUMNS=wg_columns, STAGES=best.stages,
         RESIDENT=slices if CHOICES[chosen].resident else 0, PING_PONG=CHOICES[chosen].ping_pong,
-        X_THROUGH_L1=int(shared), TAPS_INNER=int(shared and g.reduced % 64 == 0), FLAT=int(flat),
+        X_THROUGH_L1=int(shared and r.scaled), TAPS_INNER=int(shared and g.reduced % 64 == 0), FLAT=int(flat),
         X_TRANSPOSED=int(r.x_pixels != 0), X_RUN=r.x_pixels or 8, W_TRANSPOSED=int(r.w_transposed),
-        LOCAL_EPILOGUE=int(local_epilogue), **_scaled(r.scaled), **axes_of(g), **_long_taps(g),
+        LOCAL_EPILOGUE=int(local_epilogue), **_scaled(r.scaled), **axes_of(g), **_long_taps(g), **_merged(p, r, g),
+        **({"PRODUCERS": producers} if producers > 1 else {}),
     )
     cdef mx_nv_conv unphased = operands(p, r)
     return Step(spec, hopper_args(p, r, g, &unphased, phases, &CHOICES[chosen]) + _roots(r),
@@ -614,25 +631,41 @@ cdef class NvWgmmaFwd(NvImplicitGemmFwd):
         return multiply_hopper(dev, p, r, g)
 
 
-# Backward data of few channels: all phases of the stride are filters of one convolution.
+# Backward data with a stride: all phases of the stride are filters of one convolution.  Of two axes and few channels
+# what it gives lies in the workspace before it is spread; of three, in place, it is stored where it belongs.
 cdef struct merged_t:
-    bint used
+    bint used, in_place
     int64_t filters                          # phases times channels, up to a multiple of 8
-    int64_t p, q                             # positions of each phase, down and across
-    int64_t taps_h, taps_w, first_h, first_w  # of dy, that any phase meets
+    int64_t o, p, q                          # positions of each phase, along the depth, down and across
+    int64_t taps_d, taps_h, taps_w, first_d, first_h, first_w  # of dy, that any phase meets
 
 
 cdef merged_t _merged_of(const mx_conv_problem* p) noexcept nogil:
     cdef merged_t m
-    cdef int64_t a = p.step[1], b = p.step[2]
+    cdef int64_t e = p.step[0], a = p.step[1], b = p.step[2], down = plane_rows(&p.w), rows = plane_rows(&p.x), slices
+    cdef double width
     memset(&m, 0, sizeof(m))
-    m.used = (not is_volume(p) and p.groups == 1 and a * b > 1 and a * b * p.w.len[1] <= 64
-              and (p.dilation[1] == 1 or p.w.len[3] == 1) and (p.dilation[2] == 1 or p.w.len[4] == 1))
-    m.filters = up(a * b * p.w.len[1], 8)
-    m.p, m.q = ceil_div(p.x.len[3], a), ceil_div(p.x.len[4], b)
+    m.in_place = is_volume(p)
+    if (p.groups != 1 or e * a * b == 1 or p.dilation[0] != 1 and p.w.len[2] != 1 or p.dilation[1] != 1 and down != 1
+            or p.dilation[2] != 1 and p.w.len[4] != 1):
+        return m
+    m.filters = up(e * a * b * p.w.len[1], 8)
+    m.o, m.p, m.q = ceil_div(p.x.len[2], e), ceil_div(rows, a), ceil_div(p.x.len[4], b)
     # Phase r meets dy at (r + pad - tap) / stride from its place.
-    m.first_h, m.first_w = ceil_div(p.pad[1] - p.w.len[3] + 1, a), ceil_div(p.pad[2] - p.w.len[4] + 1, b)
+    m.first_d = ceil_div(p.pad[0] - p.w.len[2] + 1, e)
+    m.first_h, m.first_w = ceil_div(p.pad[1] - down + 1, a), ceil_div(p.pad[2] - p.w.len[4] + 1, b)
+    m.taps_d = ceil_div(p.pad[0], e) - m.first_d + 1
     m.taps_h, m.taps_w = ceil_div(p.pad[1], a) - m.first_h + 1, ceil_div(p.pad[2], b) - m.first_w + 1
+    if not m.in_place:
+        m.used = m.filters <= 64
+        return m
+    # Phases read dy once each, and multiply no zeros: microseconds of 256 pixels of each, by CHOICES.
+    slices, width = ceil_div(p.w.len[0], SLICE), m.filters / 256.0
+    m.used = (p.w.type != MX_FLOAT and p.fused.parts == 0 and p.w.len[1] % 8 == 0 and p.w.len[1] <= 64
+              and p.x.len[2] % e == 0 and rows % a == 0 and p.x.len[4] % b == 0
+              and m.taps_d * m.taps_h * m.taps_w <= MOST_MERGED and m.filters <= 512
+              and m.taps_d * m.taps_h * m.taps_w * slices * max(0.55, 1.58 * width) + max(1.0, 3 * width)
+              < 0.9 * (p.w.len[3] * p.w.len[4] * slices * 0.6 + e * a * b))
     return m
 
 
@@ -686,11 +719,17 @@ cdef void sort_phases(mx_nv_conv* g, int count) noexcept nogil:
 
 cdef mx_nv_conv _merged_operands(const mx_conv_problem* p, const roles_t* r, const merged_t* m) noexcept nogil:
     cdef mx_nv_conv g = operands(p, r)
-    set_grid(&g, p.x.len[0], m.p, m.q)
+    set_grid(&g, p.x.len[0], m.o * m.p, m.q)
     g.filters = <int> m.filters
     g.step_h = g.step_w = g.tap_h = g.tap_w = 1
     g.taps_h, g.taps_w, g.first_h, g.first_w = <int> m.taps_h, <int> m.taps_w, <int> m.first_h, <int> m.first_w
-    set_packed_w(&g, r.reduced, m.taps_h, m.taps_w)
+    set_packed_w(&g, r.reduced, m.taps_d * m.taps_h, m.taps_w)
+    if m.in_place:
+        g.p, g.h = in_depth(m.o, m.p), in_depth(p.y.len[2], plane_rows(&p.y))
+        g.taps_h, g.first_h = in_depth(m.taps_d, m.taps_h), in_depth(m.first_d, m.first_h)
+        g.step_h = g.tap_h = in_depth(1, 1)
+        g.y_h, g.y_w = <int> p.step[1] * g.y_h, <int> p.step[2] * g.y_w
+        return g
     g.y_first, g.y_c, g.y_w = 0, 1, <int> m.filters
     g.y_h = g.y_w * <int> m.q
     g.y_n = g.y_h * <int> m.p
@@ -700,8 +739,8 @@ cdef mx_nv_conv _merged_operands(const mx_conv_problem* p, const roles_t* r, con
 cdef class NvWgmmaBwd(NvImplicitGemmBwd):
     """Backward data in 16 bits by wgmma: persistent implicit GEMM, one launch for phases of the stride of one size.
 
-    With few channels all phases are one launch, and a last one spreads what it gives; likewise the pixels that a 1x1
-    filter with a stride meets, where pixels are contiguous.
+    With few channels all phases are one product, and of two axes a last launch spreads what it gives; likewise the
+    pixels that a 1x1 filter with a stride meets, where pixels are contiguous.
     """
 
     def __cinit__(self):
@@ -740,7 +779,7 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
             r = self.roles(p)
             g = _merged_operands(p, &r, &m)
             count_hopper(dev, p, &r, &g, 1, terms)
-            t.launch += 3 if r.packs_x else 2
+            t.launch += r.packs_x + (2 if r.unpacks_y or not m.in_place else 1)
             t.packed = r.y_offset * 1e-6
             t.x, t.y = megabytes(&p.y), megabytes(&p.x)
             t.turned = (r.workspace - r.y_offset) * 1e-6
@@ -752,12 +791,13 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
     cdef int stores(self, Device dev, const mx_conv_problem* p) noexcept:
         # The workspace holds 16 bits, and what spreads or unpacks them rounds again where alpha and beta scale.
         cdef mx_conv_problem read = only_read(p)
-        return 2 if _merged_of(&read).used or _steps_over(&read) or self.roles(&read).unpacks_y else 1
+        cdef merged_t m = _merged_of(&read)
+        return 2 if m.used and not m.in_place or _steps_over(&read) or self.roles(&read).unpacks_y else 1
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef mx_conv_problem read = only_read(p)
         cdef merged_t m = _merged_of(&read)
-        return self.peak * m.filters / 64.0 if m.used else NvImplicitGemmBwd.index(self, dev, p)
+        return self.peak * m.filters / 64.0 if m.used and not m.in_place else NvImplicitGemmBwd.index(self, dev, p)
 
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
         cdef roles_t r = roles_of(p, True)
@@ -767,14 +807,16 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
             met = _without_steps(p)
             r.workspace = roles_of(&met, True).workspace + _packed_bytes(&met.x)
         if m.used:
-            r.packs_w, r.w_transposed, r.unpacks_y = True, False, False
-            r.x_offset = up(m.filters * m.taps_h * m.taps_w * r.reduced * 2, ALIGN)
+            r.packs_w, r.w_transposed, r.unpacks_y = True, False, r.unpacks_y and m.in_place
+            r.x_offset = up(m.filters * m.taps_d * m.taps_h * m.taps_w * r.reduced * 2, ALIGN)
             r.x_pixels = 0
             r.packs_x = not in_place(r.x, r.channels)
             r.y_offset = r.x_offset
             if r.packs_x:
                 r.y_offset += up(r.x.len[0] * r.x.len[3] * r.x.len[4] * r.reduced * 2, ALIGN)
-            r.workspace = r.y_offset + up(p.x.len[0] * m.p * m.q * m.filters * 2, ALIGN)
+            r.workspace = r.y_offset
+            if r.unpacks_y or not m.in_place:
+                r.workspace += up(p.x.len[0] * m.o * m.p * m.q * m.filters * 2, ALIGN)
         return r
 
     cdef Step multiply(self, Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g):
@@ -794,7 +836,7 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         cdef mx_nv_conv g
         cdef mx_nv_merged weights
         cdef mx_nv_scatter x
-        cdef int64_t a = p.step[1], b = p.step[2]
+        cdef int64_t e = p.step[0], a = p.step[1], b = p.step[2], rows = plane_rows(&p.w)
         if not m.used and _steps_over(p):
             met = _without_steps(p)
             r = roles_of(&met, True)
@@ -805,15 +847,19 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
             return NvImplicitGemmBwd.steps(self, dev, p, config)
         r = self.roles(p)
         g = _merged_operands(p, &r, &m)
-        r.unpacks_y = True
+        if not m.in_place:
+            r.unpacks_y = True
         weights.rows, weights.channels, weights.filters = <int> m.filters, <int> p.w.len[1], <int> r.channels
-        weights.taps_h, weights.taps_w, weights.reduced = <int> m.taps_h, <int> m.taps_w, <int> r.reduced
-        weights.step_h, weights.step_w = <int> a, <int> b
-        weights.shift_h, weights.shift_w = <int> (p.pad[1] - a * m.first_h), <int> (p.pad[2] - b * m.first_w)
-        weights.limit_h, weights.limit_w = <int> p.w.len[3], <int> p.w.len[4]
+        weights.taps_d, weights.taps_h, weights.taps_w = <int> m.taps_d, <int> m.taps_h, <int> m.taps_w
+        weights.reduced = <int> r.reduced
+        weights.step_d, weights.step_h, weights.step_w = <int> e, <int> a, <int> b
+        weights.shift_d, weights.shift_h, weights.shift_w = (
+            <int> (p.pad[0] - e * m.first_d), <int> (p.pad[1] - a * m.first_h), <int> (p.pad[2] - b * m.first_w))
+        weights.limit_d, weights.limit_h, weights.limit_w = <int> p.w.len[2], <int> rows, <int> p.w.len[4]
         weights.from_k, weights.from_c = <int> p.w.stride[0], <int> p.w.stride[1]
-        weights.from_h, weights.from_w = <int> p.w.stride[3], <int> p.w.stride[4]
-        items = m.filters * m.taps_h * m.taps_w * r.reduced
+        weights.from_d, weights.from_h, weights.from_w = (
+            <int> (rows * p.w.stride[3]), <int> p.w.stride[3], <int> p.w.stride[4])
+        items = m.filters * m.taps_d * m.taps_h * m.taps_w * r.reduced
         x.images, x.h, x.w, x.channels = <int> p.x.len[0], <int> p.x.len[3], <int> p.x.len[4], <int> p.w.len[1]
         x.p, x.q, x.reduced, x.step_h, x.step_w = <int> m.p, <int> m.q, <int> m.filters, <int> a, <int> b
         x.to_n, x.to_c = <int> stride_of(&p.x, 0), <int> stride_of(&p.x, 1)
@@ -825,6 +871,8 @@ cdef class NvWgmmaBwd(NvImplicitGemmBwd):
         if r.packs_x:
             steps.append(pack_pixels(p, r.x, r.x_slot, r.channels, r.x_offset))
         steps.append(multiply_hopper(dev, p, &r, &g))
+        if m.in_place:
+            return Solution(steps + unpacking(p, &r), r.workspace)
         steps.append(Step(
             KernelSpec("conv/nvidia/pack.cl", "scatter_phases", X_TYPE=token),
             (Arg.slot_of(SLOT_WORKSPACE, 2, r.y_offset), Arg.slot_of(SLOT_X, 2), struct_arg(&x, sizeof(x)),
@@ -849,19 +897,21 @@ cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept:
     Either every work-group has one tile and `split_slices` slices of it, side by side with the other tiles' of the
     same pixels, or it goes on from tile to tile, which shares slices evenly but reads all of x and dy all the time, so
     that they should fit into the L2.  Partial sums are written and read; a group that has a whole tile needs none.
+    Where there are more tiles than groups at once, those of the last round alone may be split.
     """
     cdef split_k_t s = split_k_operands(p, True)
     # The copies of contiguous pixels need more registers than a tile of 256 x 144, the last, leaves.
     return split_k_among(dev, p, &s, TILES, W256X144 if s.contiguous_pixels else WEIGHT_TILES,
-                         2 * (elements_of(&p.x) + elements_of(&p.y)), _columns_in_a_row(p, &s))
+                         2 * (elements_of(&p.x) + elements_of(&p.y)), _columns_in_a_row(p, &s), -1, True)
 
 
 cdef split_k_t split_k_among(Device dev, const mx_conv_problem* p, const split_k_t* whole, const tile_t* tiles,
-                             int count, int64_t read, bint in_a_row, int wanted=-1) noexcept:
+                             int count, int64_t read, bint in_a_row, int wanted=-1,
+                             bint whole_tiles=False) noexcept:
     """The same of some tiles, or of the one `wanted`; `whole` lacks the split, x and dy have `read` bytes."""
     cdef split_k_t s = whole[0], t = whole[0]
     cdef int64_t pixels = p.y.len[0] * p.y.len[3] * p.y.len[4], units = max(1, dev.compute_units)
-    cdef int64_t number, splits, at_once, slices, least
+    cdef int64_t number, splits, at_once, slices, least, most
     cdef double cost, best = -1, part, end
     cdef int i
     for i in range(count):
@@ -874,24 +924,39 @@ cdef split_k_t split_k_among(Device dev, const mx_conv_problem* p, const split_k
         at_once = units * tiles[i].resident
         part, end = tiles[i].down * tiles[i].across * 8 / PARTIAL_SPEED, tiles[i].end
         t.tile, t.tiles = i, number
-        for splits in range(least, max(least, min(4 * at_once // number + 2, ceil_div(slices, 2))) + 1):
+        splits, most = least, max(least, min(4 * at_once // number + 2, ceil_div(slices, 2)))
+        while splits <= most:
             t.split_slices = ceil_div(slices, splits)
             t.splits = ceil_div(slices, t.split_slices)
             t.groups = number * t.splits
             t.direct = in_a_row and t.splits == 1
             t.slots = 0 if t.direct else t.groups
             cost = max(ceil_div(t.groups, at_once) * (t.split_slices * tiles[i].slice + end),
-                       read / MEMORY_SPEED + end) + t.slots * part
+                       read / MEMORY_SPEED + end) + t.slots * part + (0 if t.direct else ADDING_UP)
             if best < 0 or cost < best:
                 best, s = cost, t
+            splits = more_parts(slices, t.split_slices)
+        if whole_tiles and in_a_row and read <= CACHED and number > at_once and number % at_once and least == 1:
+            # As many whole tiles as fill the device once or more often, and the rest is split.
+            t.whole, t.direct = number // at_once * at_once, True
+            for splits in range(2, min(16, ceil_div(slices, 2)) + 1):
+                t.split_slices = ceil_div(slices, splits)
+                t.splits = ceil_div(slices, t.split_slices)
+                t.slots = (number - t.whole) * t.splits
+                t.groups = t.whole + t.slots
+                cost = max(t.whole // at_once * (slices * tiles[i].slice + end)
+                           + ceil_div(t.slots, at_once) * (t.split_slices * tiles[i].slice + end),
+                           read / MEMORY_SPEED + end) + t.slots * part + ADDING_UP
+                if best < 0 or cost < best:
+                    best, s = cost, t
+            t.whole = 0
         if read <= CACHED and number * slices < INT_LIMIT // 2 and least == 1:
             t.split_slices = (number * slices + at_once - 1) // at_once
             t.splits = 0
             t.groups = (number * slices + t.split_slices - 1) // t.split_slices
-            t.direct = in_a_row and t.split_slices >= slices
-            t.slots = 2 * t.groups if t.direct else t.groups + number
+            t.direct, t.slots = False, t.groups + number
             cost = max(t.split_slices * tiles[i].slice + (t.split_slices // slices + 2) * end,
-                       read / MEMORY_SPEED + end) + t.slots * part
+                       read / MEMORY_SPEED + end) + t.slots * part + ADDING_UP
             if best < 0 or cost < best:
                 best, s = cost, t
     s.workspace = s.partial_offset + s.slots * tiles[s.tile].down * tiles[s.tile].across * 4
@@ -900,7 +965,7 @@ cdef split_k_t split_k_among(Device dev, const mx_conv_problem* p, const split_k
 
 cdef bint _adds_up(const split_k_t* s) noexcept nogil:
     """Whether a launch adds up partial sums."""
-    return s.splits != 1 or not s.direct
+    return not s.direct or s.whole
 
 
 cdef void count_weights(Device dev, const mx_conv_problem* p, const split_k_t* s, double* terms) noexcept:
@@ -917,6 +982,11 @@ cdef void count_tiles(Device dev, const mx_conv_problem* p, const split_k_t* s, 
         t.narrow = rounds * s.split_slices * tile.slice
     else:
         t.counted = rounds * s.split_slices * tile.slice
+    if s.whole:
+        rounds = ceil_div(s.slots, at_once)
+        t.counted = (s.whole // at_once * ceil_div(p.y.len[0] * p.y.len[3] * p.y.len[4], tile.depth)
+                     + rounds * s.split_slices) * tile.slice
+        rounds += s.whole // at_once
     t.rounds = rounds * tile.end
     t.packed = s.partial_offset * 1e-6
     if s.x_slot == SLOT_WORKSPACE:
@@ -969,7 +1039,7 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
 
 
 cdef dict _direct(const split_k_t* s):
-    return {"DIRECT": 1} if s.direct else {}
+    return {"DIRECT": 1, **({"WHOLE": 1} if s.whole else {})} if s.direct else {}
 
 
 cdef Step multiply_weights(const mx_conv_problem* p, const split_k_t* s, const mx_nv_conv* g):
@@ -995,12 +1065,13 @@ cdef Step multiply_weights(const mx_conv_problem* p, const split_k_t* s, const m
         args = args[:3] + (struct_arg(&v, sizeof(v)),) + args[4:]
     if s.direct:
         args += (Arg.slot_of(SLOT_W, 2), Arg.int32(stride_of(&p.w, 0)), Arg.alpha(False), Arg.beta(False))
+    if s.whole:
+        args += (Arg.int32(s.whole),)
     return Step(spec, args, (tile.threads * s.groups,), (tile.threads,))
 
 
 cdef Step sum_tiles_of(const mx_conv_problem* p, const split_k_t* s):
-    return sum_tiles(p, s, &TILES[s.tile], {"WG_ROWS": TILE_DEFINES[s.tile].get("WG_ROWS", 1), **_scaled(s.scaled),
-                                            **_direct(s)})
+    return sum_tiles(p, s, &TILES[s.tile], {"WG_ROWS": TILE_DEFINES[s.tile].get("WG_ROWS", 1), **_scaled(s.scaled)})
 
 
 cdef Step sum_tiles(const mx_conv_problem* p, const split_k_t* s, const tile_t* tile, dict defines):
@@ -1015,7 +1086,7 @@ cdef Step sum_tiles(const mx_conv_problem* p, const split_k_t* s, const tile_t* 
         <int> p.w.len[1], <int> p.w.len[4], <int> filters, <int> s.columns)
     g.reduced, g.folded, g.taps_across = <int> s.reduced, <int> folded, <int> taps_across
     g.down, g.across = <int> ceil_div(filters, tile.down), <int> ceil_div(s.columns, tile.across)
-    g.tiles, g.slices, g.splits = <int> s.tiles, <int> slices, <int> s.splits
+    g.tiles, g.first_tile, g.slices, g.splits = <int> (s.tiles - s.whole), <int> s.whole, <int> slices, <int> s.splits
     g.w_k, g.w_c, g.w_h, g.w_w = (
         <int> stride_of(&p.w, 0), <int> stride_of(&p.w, 1), <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4))
     g.by_down, g.by_across, g.by_reduced = divisor(g.down), divisor(g.across), divisor(s.reduced)
@@ -1026,7 +1097,7 @@ cdef Step sum_tiles(const mx_conv_problem* p, const split_k_t* s, const tile_t* 
         args += roots_args(s.scales_offset, p.groups * p.w.len[1], p.groups * p.w.len[1] + p.w.len[0])
     spec = KernelSpec("conv/nvidia/hopper_sum.cl", "sum_tiles", X_TYPE=type_token(p.w.type), BM=tile.down,
                       BN=tile.across, SHARES=shares, **defines)
-    return Step(spec, args, (s.tiles * tile.down * tile.across // 4 * shares,), (256,))
+    return Step(spec, args, ((s.tiles - s.whole) * tile.down * tile.across // 4 * shares,), (256,))
 
 
 cdef str _refuse_hopper(Device dev, const mx_conv_problem* p):

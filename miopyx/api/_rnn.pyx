@@ -485,7 +485,7 @@ def miopenGetRNNParamsDescriptor(handle, rnnDesc, xDesc, wDesc, dtype):
     """
     require_handle(handle)
     cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc").copied()  # of one moment
-    cdef TensorDescriptor w = as_tensor(wDesc, "wDesc")
+    cdef TensorDescriptor w = the_tensor(wDesc, "wDesc")
     cdef int64_t total, row = (desc.direction + 1) * rnn_gates(desc.mode) * <int64_t> desc.hidden
     total = _parameters(desc, xDesc, dtype)
     _set_matrix(w, desc.type, total // row, row)

@@ -870,15 +870,16 @@ def _folded(text: str) -> str:
 def _spellings(name: str) -> dict[str, int]:
     """Return what the members of an enumeration may be called, folded."""
     made = globals().setdefault("_SPELLINGS", {})
-    if name not in made:
+    found: dict[str, int] | None = made.get(name)
+    if found is None:
         prefix = _PREFIXES.get(name, "")
-        made[name] = {_folded(word): number for word, number in _ALSO.get(name, {}).items()}
+        found = {_folded(word): number for word, number in _ALSO.get(name, {}).items()}
         for member, number in _MEMBERS[name].items():
-            made[name][_folded(member)] = number
-            made[name][_folded(member.removeprefix(prefix))] = number
+            found[_folded(member)] = number
+            found[_folded(member.removeprefix(prefix))] = number
         if name == "miopenDataType_t":
-            made[name] |= {_folded(word): number for word, number in (DATA_TYPES | _ALSO_TYPES).items()}
-    found: dict[str, int] = made[name]
+            found |= {_folded(word): number for word, number in (DATA_TYPES | _ALSO_TYPES).items()}
+        made[name] = found  # whole: other threads read it
     return found
 
 

@@ -21,7 +21,7 @@ from endurance_threads import KINDS, ROLES, Whole, run_threads, stress
 from problems import DIRECTIONS, NAMES, Problem
 
 import miopyx
-from miopyx import BadParmError, TensorDescriptor, UnknownError
+from miopyx import BadParmError, TensorDescriptor, UnknownError, enums
 
 SCRIPT = Path(__file__).with_name("endurance_threads.py")
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
@@ -511,6 +511,21 @@ def together(work, count=8):
 
     run_threads([partial(guarded, i) for i in range(count)])
     assert not failures, failures[0]
+
+
+def test_names_that_eight_threads_ask_for_at_once(monkeypatch):
+    """The first to ask makes the table of an enumeration's names; nobody sees a part of it."""
+    def ask(_):
+        assert enums.number_of("miopenBackendAttributeName_t", "operation_rng_offset_desc") == 2313
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(50):
+            monkeypatch.setattr(enums, "_SPELLINGS", {}, raising=False)
+            together(ask)
+    finally:
+        sys.setswitchinterval(interval)
 
 
 @pytest.mark.parametrize("shared", [False, True])

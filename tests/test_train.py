@@ -382,11 +382,12 @@ def test_times_of_configurations(cpu):
     key, offer = SMALL.decode(), implicit(cpu)
     usual = list(offer.default_config())
     row = {"key": key, "solver": IMPLICIT, "device": cpu.device.name, "stamp": "a/b/c", "config": usual, "time_ms": 3.0}
-    other = {**row, "config": [64, 2], "default": usual, "time_ms": 2.0}
+    other = {**row, "config": [512, 2], "default": usual, "time_ms": 2.0}
     third = {**row, "config": [128, 2], "time_ms": 1.0}
+    foreign = [{**row, "config": values} for values in ([1, 2, 3], [10**30, 2], [])]
     for rows, time, several in (([row], 3e3, 0), ([other], 2e3, 0), ([row, other], 3e3, 2),
                                 ([other, row, third], 3e3, 3),
-                                ([other, third], None, 0)):
+                                ([*foreign, row, third], 3e3, 2), ([other, third], None, 0)):
         problem, = costs.measured(rows, cpu.device)
         assert problem.times.get(IMPLICIT) == time
         assert len(problem.configs[IMPLICIT].times if IMPLICIT in problem.configs else ()) == several

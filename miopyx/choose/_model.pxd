@@ -43,7 +43,7 @@ cdef class Model:
     cdef int _set_numbers(self, ConvOffer offer, float* number) except -1
     cdef double error_of(self, Trees trees, Offer offer) except? -2
     cdef bint _knows(self, const float* number) noexcept nogil
-    cdef tuple start(self, ConvOffer offer)
+    cpdef tuple start(self, ConvOffer offer)
     cdef int times(self, list offers, list found) except -1
 
 

@@ -119,7 +119,7 @@ cdef void _of_solver(Offer offer, double predicted, const double* terms, float* 
         number[TERMS + i] = <float> log1p(terms[i])
 
 
-cdef bint _of_config(tuple config, tuple usual, float* number) noexcept:
+cdef bint _of_config(tuple config, tuple usual, float* number) except -1:
     """Append parameters, and what they are of the default ones, in logarithms; False for what has too many."""
     cdef Py_ssize_t i
     if len(config) > MOST_PARAMETERS or len(config) != len(usual):
@@ -147,11 +147,6 @@ def numbers(Offer offer not None):
         return None
     _of_problem(offer.device, (<ConvOffer> offer).p, found)
     return [found[i] for i in range(OF_PROBLEM)]
-
-
-def speed_numbers(double clock, double bandwidth):
-    """Return what trees see of a device's speeds."""
-    return _log(clock), _log(bandwidth)
 
 
 cdef class Trees:
@@ -325,7 +320,7 @@ cdef class Model:
                 return False
         return True
 
-    cdef tuple start(self, ConvOffer offer):
+    cpdef tuple start(self, ConvOffer offer):
         """The configuration that should be the fastest, None where that is the default one or nobody knows."""
         cdef Trees trees = self.starts.get(offer.solver.id)
         cdef float[MOST_NUMBERS] numbers

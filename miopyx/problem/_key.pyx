@@ -479,14 +479,19 @@ cdef class _Reader:
             c.step[axis] = self.number(self.step[i], 1, INT_MAX)
             c.dilation[axis] = self.number(self.dilation[i], 1, INT_MAX)
             other.len[2 + axis] = 1 if self.other is None else self.number(self.other[i])
-            # As where a problem is made of descriptors: kernels compute positions in 64 bits.
-            reach = <object> c.w.len[2 + axis] * c.dilation[axis] + 2 * <object> c.pad[axis]
-            if <object> max(read.len[2 + axis], other.len[2 + axis]) * c.step[axis] + reach > INT64_MAX:
-                self.refuse("number beyond 63 bits")
+            self.see_reach(c, axis, max(read.len[2 + axis], other.len[2 + axis]))
             if self.other is None:
                 other.len[2 + axis] = _implied(c, axis)
+                self.see_reach(c, axis, other.len[2 + axis])
                 if other.len[2 + axis] < 1:
                     self.refuse("no length of out leads to that of in")
+        return 0
+
+    cdef int see_reach(self, mx_conv_problem* c, int axis, int64_t length) except -1:
+        """See that positions along an axis fit into 64 bits, as where a problem is made of descriptors."""
+        reach = <object> c.w.len[2 + axis] * c.dilation[axis] + 2 * <object> c.pad[axis]
+        if <object> length * c.step[axis] + reach > INT64_MAX:
+            self.refuse("number beyond 63 bits")
         return 0
 
     cdef int fuse(self, mx_conv_problem* c, bytes activation, bytes z, bytes bias, bytes norm) except -1:

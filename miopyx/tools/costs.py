@@ -251,7 +251,7 @@ def measured(rows: Iterable[dict[str, Any]], device: Device) -> list[Measured]:
     """
     found: dict[tuple[str, str], dict[str, list[tuple[str, Config, float]]]] = defaultdict(lambda: defaultdict(list))
     usual: dict[tuple[str, str], set[str]] = defaultdict(set)  # solvers that ran as they would by default
-    speeds: dict[str, tuple[float, float]] = {}
+    cards: dict[str, Device] = {}
     asked: dict[str, ConvProblem] = {}
     for row in rows:
         key, solver = row["key"], registry.BY_NAME.get(row["solver"])
@@ -259,12 +259,13 @@ def measured(rows: Iterable[dict[str, Any]], device: Device) -> list[Measured]:
             asked[key] = _key.parse_find_key(key.encode())
         if solver is not None:
             card = str(row.get("device_name", device.name))
-            speeds[card] = _speeds(row)
+            if card not in cards or _speeds(row) != (cards[card].clock, cards[card].bandwidth):
+                cards[card] = Device(device.info, speeds=_speeds(row))
             found[card, key][solver.name].append((row["stamp"], tuple(row["config"]), float(row["time_ms"]) * 1e3))
             if solver.default_config(device, asked[key]) in (tuple(row["config"]), tuple(row.get("default", ()))):
                 usual[card, key].add(solver.name)
-    return [_measured(card, asked[key], {name: _by_config(found[card, key][name]) for name in solvers}, device,
-                      speeds[card]) for (card, key), solvers in usual.items()]
+    return [_measured(card, asked[key], {name: _by_config(found[card, key][name]) for name in solvers}, cards[card])
+            for (card, key), solvers in usual.items()]
 
 
 def _by_config(rows: list[tuple[str, Config, float]]) -> dict[Config, list[float]]:
@@ -280,8 +281,8 @@ def _speeds(row: dict[str, Any]) -> tuple[float, float]:
     return float(row.get("clock", 0)), float(row.get("bandwidth", 0))
 
 
-def _measured(card: str, problem: ConvProblem, times: dict[str, dict[Config, list[float]]], device: Device,
-              speeds: tuple[float, float]) -> Measured:
+def _measured(card: str, problem: ConvProblem, times: dict[str, dict[Config, list[float]]],
+              device: Device) -> Measured:
     features = problem.features
     terms, indexes, numbers = {}, {}, None
     some: dict[str, list[float]] = {}
@@ -295,16 +296,17 @@ def _measured(card: str, problem: ConvProblem, times: dict[str, dict[Config, lis
             if usual in timed or len(timed) == 1:
                 some[solver.name] = timed[usual if usual in timed else next(iter(timed))]
             if usual in timed and len(timed) > 1:
-                configs[solver.name] = Configs(usual, {values: min(found) for values, found in timed.items()})
+                configs[solver.name] = Configs(usual, {values: min(found) for values, found in timed.items()
+                                                       if values == usual or offer.accepts(values)})
     bits = {0: 16, 1: 32, 3: 8, 5: 16, 6: 64}.get(features["w_type"], 8)
     twice = None
     if some and all(len(found) > 1 for found in some.values()):
         twice = {name: found[0] for name, found in some.items()}, {name: found[-1] for name, found in some.items()}
-    return Measured(card, device.name, device.is_gpu, speeds, problem, tuple(features[name] for name in _LAYER),
+    return Measured(card, device.name, device.is_gpu, (device.clock, device.bandwidth), problem,
+                    tuple(features[name] for name in _LAYER),
                     features["direction"], bits,
                     {name: min(found) for name, found in some.items()}, terms, indexes,
-                    np.array([*(numbers or [0.0] * len(_model.OF_PROBLEM_NAMES))[:-2],
-                              *_model.speed_numbers(*speeds)]), configs, twice)
+                    np.array(numbers or [0.0] * len(_model.OF_PROBLEM_NAMES)), configs, twice)
 
 
 def _networks(lists: Sequence[str]) -> dict[Layer, frozenset[str]]:

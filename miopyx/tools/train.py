@@ -22,7 +22,7 @@ from miopyx.problem import _key
 from miopyx.solvers import registry
 
 from . import costs
-from .costs import Measured
+from .costs import Config, Measured
 
 if TYPE_CHECKING:
     import lightgbm
@@ -233,11 +233,16 @@ def _searched(problems: Sequence[Measured]) -> dict[str, list[Searched]]:
     devices: dict[str, set[str]] = defaultdict(set)
     for problem in problems:
         for name, some in problem.configs.items():
-            if _model.config_numbers(some.usual, some.usual) is not None:
+            if len(some.times) > 1 and _config_numbers(some.usual, some.usual):
                 found[name].append(Searched(problem.layer, problem.numbers, some))
                 devices[name].add(problem.device)
     everywhere = {problem.device for problem in problems}
     return {name: some for name, some in found.items() if len(some) >= LEAST_STARTS and devices[name] == everywhere}
+
+
+def _config_numbers(values: Config, usual: Config) -> list[float]:
+    """Return what trees see of a configuration, nothing of one with too many parameters."""
+    return _model.config_numbers(values, usual) or []
 
 
 def learn_starts(problems: Sequence[Measured], seed: int = 0) -> tuple[dict[str, StartsJudged], dict[str, Starts]]:
@@ -253,7 +258,7 @@ def learn_starts(problems: Sequence[Measured], seed: int = 0) -> tuple[dict[str,
 
 def _start_samples(found: Sequence[Searched]) -> tuple[Floats, Floats, Floats]:
     """Return what trees see of each configuration, the logarithm of its time by the default one's, and weights."""
-    rows = [([*one.numbers, *_model.config_numbers(values, one.configs.usual)],
+    rows = [([*one.numbers, *_config_numbers(values, one.configs.usual)],
              np.log(time / one.configs.times[one.configs.usual]))
             for one in found for values, time in one.configs.times.items()]
     x, y = (np.array(column) for column in zip(*rows, strict=True))

@@ -102,6 +102,8 @@ def model(data: bytes, folder: Path) -> bool:
             time >= 0 or time == -1 for time in times)), "times", times)
         for offer in offers:
             found.error(offer)
+            start = found.start(offer)
+            require(start is None or offer.accepts(start), "a configuration", start)
     return True
 
 

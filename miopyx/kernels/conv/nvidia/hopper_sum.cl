@@ -53,7 +53,8 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
 {
     __local float4 shares[SHARES][WIDTH];
     const int at = get_group_id(0) * WIDTH + get_local_id(0) % WIDTH, share = get_local_id(0) / WIDTH;
-    const int number = at / FOURS, tile = number + g.first_tile, above = mx_quotient(tile, g.by_down), group = mx_quotient(above, g.by_across);
+    const int number = at / FOURS, tile = number + g.first_tile, above = mx_quotient(tile, g.by_down);
+    const int group = mx_quotient(above, g.by_across);
 #if IN_ROWS
     const int four = at % FOURS, k = (tile - above * g.down) * BM + four / (BN / 4);
     const int column = (above - group * g.across) * BN + four % (BN / 4) * 4;

@@ -306,7 +306,7 @@ cdef Plan _plan(Signature signature, bint backward, object handle, object dropou
     desc.require_set()
     cdef int mask = _mask(desc, backward, to_flag(reserve, "reserve"))
     return signature.plan(
-        handle, (desc, x_desc, x_desc, y_desc), mask,
+        handle, (dropout_desc, x_desc, x_desc, y_desc), mask,
         (NO_MASK if mask == DROPOUT_DRAWN else 0) | (NO_STATES if mask == DROPOUT_GIVEN else 0))
 
 

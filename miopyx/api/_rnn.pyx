@@ -10,8 +10,9 @@ from miopyx.engine._handle cimport Handle, as_handle
 from miopyx.engine._invoker cimport Invoker
 from miopyx.engine._plan cimport Plan, make_plan
 from miopyx.problem._descriptors cimport (
-    TensorDescriptor, as_tensor, check_descriptor, seen, the_tensor, to_data_type, type_size,
+    TensorDescriptor, as_tensor, check_descriptor, seen, stamp_of, the_tensor, to_data_type, type_size,
 )
+from miopyx.problem._dropout cimport DropoutDescriptor
 from miopyx.problem._rnn cimport (
     RNN_CX, RNN_CY, RNN_DCX, RNN_DHX, RNN_DW, RNN_DX, RNN_DY, RNN_HX, RNN_HY, RNN_LSTM, RNN_RESERVE,
     RNN_STATES, RNN_TABLE, RNN_W, RNN_X, RNN_Y, RNNDescriptor, RNNProblem, SeqTensorDescriptor, as_rnn,
@@ -917,7 +918,8 @@ cdef int _forward(object handle, RNNDescriptor desc, bint training, SeqTensorDes
     cdef RNNProblem problem = rnn_problem(
         MX_RNN_FORWARD, desc, x_desc, y_desc, training, _given(hx, cx, hy, cy, desc.mode == RNN_LSTM),
         _flat(x, 2, FLAT_X) | _flat(y, 2, FLAT_Y) | _flat(w, 1, FLAT_W))
-    cdef object table = _table(h, x_desc), states = None if desc.dropout is None else desc.dropout.states_set
+    cdef DropoutDescriptor drop = <DropoutDescriptor> seen(desc.dropout)
+    cdef object table = _table(h, x_desc), states = None if drop is None else drop.states_set
     cdef arg_t[11] buffers = [<arg_t> x, <arg_t> w, <arg_t> hx, <arg_t> cx, <arg_t> y, <arg_t> hy, <arg_t> cy,
                               <arg_t> kept, <arg_t> table, <arg_t> states, <arg_t> space]
     if training:
@@ -1314,6 +1316,8 @@ cdef Plan _plan(object handle, int what, tuple given, RNNDescriptor desc, SeqTen
                 object w_desc, bint training, unsigned has, tuple names, const int* order):
     """`given` are the four descriptors themselves."""
     cdef Handle h = as_handle(handle)
+    cdef tuple watched = (*given, *((desc.dropout,) if desc.dropout is not None else ()))
+    cdef tuple now = (desc, x, y, *[seen(d) for d in watched[3:]])
     cdef unsigned flat = _flat_w(desc, w_desc, x)
     cdef RNNProblem problem = rnn_problem(what, desc, x, y, training, has, flat)
     cdef Invoker invoker = invoker_of(h, problem)
@@ -1325,11 +1329,12 @@ cdef Plan _plan(object handle, int what, tuple given, RNNDescriptor desc, SeqTen
         if problem.tensor[slot] != NULL or problem.raw[slot]:
             taken.append(names[i])
             slots.append(slot)
-    watched = (*given, *((desc.dropout,) if desc.dropout is not None else ()))
-    plan = make_plan(h, invoker, (*taken, "workSpace"), watched, (desc, x, y, *[seen(d) for d in watched[3:]]),
+    plan = make_plan(h, invoker, (*taken, "workSpace"), watched, now,
                      ("rnn_desc", "x_desc", "y_desc", "w_desc", "dropout_desc")[:len(watched)],
                      lambda now: rnn_problem(what, now[0], now[1], now[2], training, has, flat).key,
                      explaining_of(h, problem, invoker), ())
+    if any([stamp_of(d) != stamp_of(seen_now) for d, seen_now in zip(watched[3:], now[3:])]):  # set meanwhile
+        return _plan(handle, what, given, desc, x, y, w_desc, training, has, names, order)
     plan.count = len(slots)
     for i in range(plan.count):
         plan.order[i] = slots[i]

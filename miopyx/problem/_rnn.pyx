@@ -109,8 +109,8 @@ cdef class RNNDescriptor(Descriptor):
         if kind not in TYPES:
             raise MIOpenNotImplementedError("data type of recurrent layers", "dataType", numpy_type(kind), TYPE_NAMES)
         if dropout is not None:
-            drop = as_dropout(dropout, "dropoutDesc")
-            drop.require_set()
+            as_dropout(dropout, "dropoutDesc").require_set()
+            drop = dropout  # itself: what it is set to later counts
         begin_setting(self)
         _old = self.dropout  # goes when the guard does
         self.hidden, self.layers, self.dropout, self.input_mode, self.direction = hidden, layers, drop, input_mode, way
@@ -527,6 +527,7 @@ cdef RNNProblem rnn_problem(int what, RNNDescriptor desc, SeqTensorDescriptor x,
                             unsigned has, unsigned flat):
     """The problem of a direction.  Bit i of `has`: slot i is given, where it may be left out."""
     cdef RNNProblem problem = RNNProblem.__new__(RNNProblem)
+    cdef DropoutDescriptor drop = None
     cdef mx_rnn_problem* p = &problem.c
     cdef rnn_layer_t last
     cdef int64_t parameters, dirs
@@ -552,7 +553,8 @@ cdef RNNProblem rnn_problem(int what, RNNDescriptor desc, SeqTensorDescriptor x,
     p.steps = int(x.lengths.max())
     p.uneven, p.ranked, p.has = x.uneven, x.ranked, has
     if training and desc.layers > 1 and desc.dropout is not None:
-        p.dropout = as_dropout(desc.dropout, "dropoutDesc").p
+        drop = as_dropout(desc.dropout, "dropoutDesc")
+        p.dropout = drop.p
     rank = _sequences(&p.x, x, flat & FLAT_X)
     problem.hold(RNN_DX if what == MX_RNN_BACKWARD_DATA else RNN_X, &p.x, rank)
     rank = _sequences(&p.y, y, flat & FLAT_Y)
@@ -576,7 +578,7 @@ cdef RNNProblem rnn_problem(int what, RNNDescriptor desc, SeqTensorDescriptor x,
         problem.output = RNN_Y
         problem.written |= 1 << RNN_Y | 1 << RNN_HY | 1 << RNN_CY
         if p.dropout > 0:
-            p.evolves = desc.dropout.evo_set
+            p.evolves = drop.evo_set
             problem.raw[<int> RNN_STATES] = DROPOUT_STATE_BYTES
             problem.written |= p.evolves << RNN_STATES
     elif what == MX_RNN_BACKWARD_DATA:

@@ -54,8 +54,8 @@ OF_PROBLEM_NAMES = (
     "k_left", "c_left", "k_padded", "c_padded", "x_padded_2", "x_padded_4", "y_padded_2", "y_padded_4", "y_tiles",
     "bits", "channels_last", "deepest", "vector_bytes", "compute_units", "clock", "bandwidth")
 _LOGARITHMS = frozenset((
-    "n", "c", "k", "x_pixels", "y_pixels", "taps", "groups", "products", "rows", "depth", "x_bytes", "y_bytes", "w_bytes",
-    "products_per_byte", "y_tiles", "compute_units", "clock", "bandwidth"))
+    "n", "c", "k", "x_pixels", "y_pixels", "taps", "groups", "products", "rows", "depth", "x_bytes", "y_bytes",
+    "w_bytes", "products_per_byte", "y_tiles", "compute_units", "clock", "bandwidth"))
 NAMES = OF_PROBLEM_NAMES + ("predicted", "index") + tuple([f"term {i}" for i in range(MOST_TERMS)])
 cdef enum:
     CLOCK = OF_PROBLEM - 2

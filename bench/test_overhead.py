@@ -11,6 +11,7 @@ import pytest
 from measuring import Loop, Native
 
 import miopyx
+from miopyx.choose._ranking import by_model
 from miopyx.choose._survey import Survey
 from miopyx.problem._key import find_key
 from miopyx.problem._problem import ConvProblem
@@ -182,6 +183,18 @@ def test_applicability(row, handles, problems, choosing_name):
     nothing = Loop("f(h, p)", each="p in asked", f=lambda h, p: None, h=None, asked=asked)
     row(f"choosing on {choosing_name}", f"applicability, each of {len(registry.CONV)} solvers", call,
         {"an empty Python function": nothing}, each=len(registry.CONV), goal=100 * NS)
+
+
+def test_model(row, handles, problems, choosing_name):
+    """What the learned model's answer takes on top of applicability; its file is read before."""
+    handle = handles(choosing_name)
+    surveys = [Survey(handle, ConvProblem(0, x, w, y, conv)) for x, w, conv, y in problems]
+    if not all(map(by_model, surveys)):
+        pytest.skip("the device has no model that knows these")
+    row(f"choosing on {choosing_name}", "the model's answer beside applicability", Loop(
+        "f(s)", each="s in surveys", f=by_model, surveys=surveys), {"applicability": Loop(
+            "f(h, p).applicable()", each="p in asked", f=Survey, h=handle,
+            asked=[ConvProblem(0, x, w, y, conv) for x, w, conv, y in problems])}, goal=20_000 * NS)
 
 
 # Launches

@@ -13,6 +13,7 @@ JSON object with what they counted and exit with 1 if anything was wrong.
 
 import argparse
 import copy
+import itertools
 import json
 import os
 import random
@@ -23,6 +24,7 @@ import time
 import traceback
 from collections import Counter
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -42,6 +44,10 @@ SHAPES = (
     {"x": (2, 4, 5, 6), "k": 3, "filter": (3, 2), "pads": (1, 0), "strides": (2, 1), "mode": 1},
     {"x": (1, 3, 6, 7), "k": 4, "filter": (5, 3), "pads": (2, 1), "dtype": "float64"},
 )
+
+
+def has_gil():
+    return getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 def has_fp64(handle):
@@ -455,11 +461,124 @@ class Faulty:
 
         return [change, call, call, call]
 
+    def problems(self):
+        """One handle is asked for problems that it never met."""
+        handle, numbers = miopyx.Handle(self.device), itertools.count()
+        w, conv = TensorDescriptor("float32", (4, 3, 3, 3)), ConvolutionDescriptor()
+
+        def ask():
+            n = next(numbers) % 4096  # some twice, by several threads
+            desc = TensorDescriptor("float32", (n // 64 + 1, n % 64 + 1))
+            out = handle.empty(desc)
+            miopyx.miopenSetTensor(handle, desc, out, float(n))
+            x = TensorDescriptor("float32", (1, 3, n % 64 + 3, n // 64 + 3))
+            y = TensorDescriptor("float32", conv.output_lens(x, w))
+            assert miopyx.miopenConvolutionForwardGetSolutionCount(handle, w, x, conv, y) > 0
+            return self.right(handle.download(out), np.full(desc.lens, n, np.float32))
+
+        return [ask] * 8
+
+    def settings(self):
+        """Descriptors are set while other threads read them: all that is read at once was set at once."""
+        tensor, conv, pool = TensorDescriptor(), ConvolutionDescriptor(), miopyx.PoolingDescriptor()
+        steps = miopyx.SeqTensorDescriptor()
+
+        def first():
+            miopyx.miopenSetTensorDescriptor(tensor, "float32", 4, (2, 3, 4, 5), None)
+            miopyx.miopenInitConvolutionNdDescriptor(conv, 2, (1, 2), (3, 4), (5, 6), 0)
+            miopyx.miopenSetNdPoolingDescriptor(pool, 0, 2, (2, 3), (1, 1), (4, 5))
+            miopyx.miopenSetRNNDataSeqTensorDescriptor(steps, "float32", 2, 4, 3, 7, (4, 1, 2), None)
+
+        def second():
+            miopyx.miopenSetTensorDescriptor(tensor, "float16", 2, (70, 80), (100, 1))
+            miopyx.miopenInitConvolutionNdDescriptor(conv, 3, (7, 8, 9), (2, 2, 2), (1, 1, 1), 1)
+            miopyx.miopenSetNdPoolingDescriptor(pool, 1, 3, (9, 8, 7), (3, 3, 3), (6, 6, 6))
+            miopyx.miopenSetRNNDataSeqTensorDescriptor(steps, "float16", 3, 9, 2, 5, (9, 8), None)
+
+        readers = [partial(miopyx.miopenGetTensorDescriptor, tensor), partial(repr, tensor), partial(hash, tensor),
+                   partial(repr, conv), lambda: miopyx.miopenGetConvolutionNdDescriptor(conv, 2)[1:],
+                   partial(repr, pool), partial(hash, pool), lambda: tensor.lens, lambda: conv.dilations,
+                   partial(repr, steps), lambda: miopyx.miopenGetRNNDataSeqTensorDescriptor(steps, None)[2:]]
+        known = []
+        for setter in (first, second):
+            setter()
+            known.append([reader() for reader in readers])
+
+        def change():
+            for _ in range(50):
+                first()
+                second()
+            return "changed"
+
+        def read():
+            for _ in range(50):
+                for reader, *settings in zip(readers, *known, strict=True):
+                    value = reader()
+                    assert value in settings, (value, settings)
+            return "right"
+
+        return [change, change, *[read] * 6]
+
+    def records(self):
+        """A file of records is replaced while other threads look records up."""
+        from miopyx.database._system_file import RecordFile
+
+        folder = Path(tempfile.mkdtemp(dir=os.environ["MIOPEN_USER_DB_PATH"]))
+        path, numbers = folder / "system.txt", itertools.count()
+
+        def replace():
+            n = next(numbers)
+            text = "".join([f"key{i}=algo:{n},{i}{'0' * (n % 50)}\n" for i in range(200)])
+            (folder / "new").write_text(text)
+            os.replace(folder / "new", path)
+            time.sleep(0.002)
+            return "replaced"
+
+        replace()
+        file = RecordFile(path, folder / "cache")
+
+        def look():
+            for i in range(200):
+                items = file.get(f"key{i}".encode())
+                assert items is not None
+                head, _, rest = items.decode().partition(",")
+                assert (head[:5], rest) == ("algo:", f"{i}{'0' * (int(head[5:]) % 50)}"), items
+            assert len(file) == 200
+            return "right"
+
+        return [replace, *[look] * 7]
+
+    def functions(self):
+        """Operations on arrays of ever other shapes, and on the same in several threads."""
+        numbers = itertools.count()
+
+        def call():
+            n = next(numbers) % 2048
+            x = np.arange(-n, 96 - n, dtype=np.float32).reshape(1, 2, 6, 8)[..., :n % 7 + 2, :n % 5 + 3]
+            assert np.array_equal(miopyx.relu(x), np.maximum(x, 0))
+            wide = np.zeros((1, 1, n // 32 + 1, n % 32 + 1), np.float32)
+            got = miopyx.softmax(wide, -1)
+            return self.right(got, np.full_like(wide, 1 / wide.shape[-1]))
+
+        return [call] * 8
+
+    def programs(self):
+        """Handles are made, prepare the same few problems, and go."""
+
+        def call():
+            with miopyx.Handle(self.device) as handle:
+                problem = Whole(handle, np.random.default_rng(1), x=(1, 2, 4, 4), k=3)
+                problem.plan(0)(*problem.buffers(0))
+                return self.right(problem.result(0), problem.truth(0))
+
+        return [call] * 4
+
 
 # What the callers may be told meanwhile.
 KINDS = {
     "destroy": "handle was destroyed", "stream": None, "release": "buffer was released", "repoint": None,
-    "descriptors": "lengths are not those of the convolution's output",
+    "descriptors": "lengths are not those of the convolution's output", "problems": None, "settings": None,
+    "records": None, "functions": None, "programs": None,
 }
 
 
@@ -498,7 +617,7 @@ def main(arguments=None):
         else:
             result = fault(options.device, options.kind, options.seconds, options.seed)
     failures = result.pop("failures")
-    print(json.dumps({**result, "failed": len(failures)}))
+    print(json.dumps({**result, "gil": has_gil(), "failed": len(failures)}))
     for failure in failures[:3]:
         print(failure, file=sys.stderr)
     return 1 if failures else 0

@@ -252,3 +252,39 @@ def test_limits_of_a_budget(again, rng, monkeypatch):
     find.find(problem.handle, p, lambda _: 1.0, 1 << 24, find.NORMAL, True, 60e3)
     assert limits
     assert all(0 <= limit.time_ms <= 60e3 for limit in limits), "the environment allows hours"
+
+
+def test_a_budget_that_a_search_takes_leaves_nobody_untimed(again, rng, monkeypatch):
+    """All are timed first; then the search that promises most begins."""
+    problem = Problem(again(), rng)
+    solvers = tunable(problem)
+    ms = {solver: 9.0 - i for i, solver in enumerate(solvers)}
+    searched = []
+
+    def endless(handle, offer, *rest, **options):
+        searched.append(offer.solver)
+        return tuning.Result(offer.default_config(), 1.0, 1.0, 1, 0, 9, "time", {}, {})
+
+    monkeypatch.setattr(tuning, "tune", endless)
+    monkeypatch.setattr(find._Trial, "left_ms", lambda _: 0.0 if searched else 1e6)
+    record = find.find(problem.handle, struct_of(problem), lambda invoker: ms.get(invoker.solver, 9.0), 1 << 24,
+                       find.NORMAL, True, 1e6)
+    assert searched == solvers[-1:]
+    assert set(solvers) <= {c.solver for c in record.candidates}
+    assert not record.partial
+
+
+def test_a_configuration_that_a_search_finds_is_timed(again, rng, monkeypatch):
+    problem = Problem(again(), rng)
+    solver = with_choice(problem)
+    other = another(problem, solver)
+
+    def finds(handle, offer, *rest, **options):
+        config = other if offer.solver is solver else offer.default_config()
+        return tuning.Result(config, 1.0, 2.0, 2, 0, 2, "all", {}, {})
+
+    monkeypatch.setattr(tuning, "tune", finds)
+    record = find.find(problem.handle, struct_of(problem), lambda invoker: 1.0 if invoker.config == other and
+                       invoker.solver is solver else 9.0, 1 << 24, find.NORMAL, True)
+    assert [c.solver for c in record.candidates].count(solver) == 1
+    assert (record.candidates[0].solver, record.candidates[0].time) == (solver, 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -704,3 +705,18 @@ def test_workspace_of_one_call(handle, host, rng):
         got = run_cba(handle, conv, desc, data, out, relu, 1.0, 2.0, int(solver.algorithm), size=plan.workspace,
                       workspace=workspace)
         close(got, np.maximum(c + 2 * data["z"].values() + data["bias"].values(), 0))
+
+
+@pytest.mark.parametrize("make", [lambda: miopyx.miopenCreateFusionPlan(0, TensorDescriptor("float32", (1, 2, 3, 4))),
+                                  miopyx.miopenCreateOperatorArgs, lambda: TensorDescriptor("float32", (1, 2, 3, 4)),
+                                  lambda: miopyx.RNNDescriptor(6, 1, "gru")])
+def test_texts_keep_nothing(make):
+    """They are made of a copy."""
+    thing = make()
+    grown = []
+    for _ in range(2):
+        before = sys.getallocatedblocks()
+        for _ in range(1000):
+            repr(thing)
+        grown.append(sys.getallocatedblocks() - before)
+    assert grown[1] < 500

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 import traceback
 from functools import partial
@@ -23,6 +24,8 @@ import miopyx
 from miopyx import BadParmError, TensorDescriptor, UnknownError, enums
 
 SCRIPT = Path(__file__).with_name("endurance_threads.py")
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+needs_no_gil = pytest.mark.skipif(not FREE_THREADED, reason="this Python has a GIL, with which the other tests run")
 TOLERANCE = 1e-3  # of sums of small integers, where a solver transforms
 
 
@@ -37,6 +40,36 @@ def test_stress(device_name, seed):
     assert set(result["ways"]) == {way.__name__ for role in ROLES for way in role}
 
 
+def in_a_process(*arguments):
+    """Run the script, without the GIL where this Python can, whatever would switch it on; return what it counted."""
+    given = os.environ | {"PYTHON_GIL": "0"} if FREE_THREADED else None
+    done = subprocess.run([sys.executable, "-P", SCRIPT, *arguments], capture_output=True, text=True, timeout=100,
+                          check=False, env=given)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(done.stdout)
+    assert result["gil"] is not FREE_THREADED
+    return result
+
+
+@needs_no_gil
+def test_stress_without_the_gil(device_name, seed):
+    result = in_a_process("stress", "--device", device_name, "--calls", "400", "--seed", str(seed))
+    assert result["calls"] == 8 * 400
+    assert result["checked"] > 400
+
+
+@needs_no_gil
+def test_nothing_switches_the_gil_on():
+    """What is imported and called where no OpenCL device is asked for."""
+    code = ("import sys, numpy as np, miopyx\nhandle = miopyx.Handle('host')\nx = np.ones((1, 2, 4, 4), np.float32)\n"
+            "miopyx.conv2d(x, x, handle=handle)\nmiopyx.relu(x, handle=handle)\n"
+            "sys.exit(sys._is_gil_enabled())")
+    given = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
+    done = subprocess.run([sys.executable, "-P", "-W", "error", "-c", code], env=given, capture_output=True, text=True,
+                          timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_ground_moves_while_threads_call(device_name, kind, seed):
     """In a process of its own: what would go wrong here takes the process with it."""
@@ -45,11 +78,8 @@ def test_the_ground_moves_while_threads_call(device_name, kind, seed):
     with miopyx.Handle(device_name) as handle:
         if kind == "stream" and not (handle.device.is_host or handle.device.shares_memory):
             pytest.skip("its calls wait by being given NumPy arrays")
-    done = subprocess.run([sys.executable, "-P", SCRIPT, "fault", "--device", device_name, "--kind", kind, "--seconds",
-                           "1", "--seed", str(seed)], capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    outcomes = json.loads(done.stdout)["outcomes"]
-    assert outcomes["right"] > 0
+    result = in_a_process("fault", "--device", device_name, "--kind", kind, "--seconds", "1", "--seed", str(seed))
+    assert result["outcomes"]["right"] > 0
 
 
 def test_kernel_times_while_profiling_is_switched(handle, rng):

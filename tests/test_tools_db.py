@@ -10,11 +10,13 @@ import pytest
 from problems import Problem
 
 import miopyx
+from miopyx._core import Device
 from miopyx.database import records, store
 from miopyx.database.records import FindItem, Kind
 from miopyx.device import devices
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
+from miopyx.solvers import registry
 from miopyx.tools import cli, db, db_files
 from miopyx.tools.tune.ledger import Ledger
 
@@ -82,7 +84,9 @@ def test_lookup(run, mixed):
     assert list(found["solvers"]) == ["fft", "GemmFwdRest"], "fastest first"
     assert found["solvers"]["GemmFwdRest"] == "61.5 ms, 4665600 bytes, miopenConvolutionFwdAlgoGEMM"
     assert run("lookup", mixed, PERF.split(b"=")[0].decode())["parameters"] == {"ConvAsm1x1U": "4,8,4"}
-    assert not run("lookup", mixed, "1-2-3", code=1)["found"]
+    assert "no key" in run("lookup", mixed, "1-2-3", code=1)["why"]
+    found = run("lookup", mixed, KEYS[1].decode(), code=1)
+    assert (found["found"], "no key" in found["why"]) == (False, False)
 
 
 def test_merge_and_export(run, mixed, tmp_path):
@@ -97,7 +101,8 @@ def test_merge_and_export(run, mixed, tmp_path):
     assert newest in lines, "of our own lines the last counts"
     assert ZERO in lines, "of others the first"
     assert other in lines
-    assert done["left out"] == {"damaged lines": 1, "malformed lines": 1, "lines of a key that stands elsewhere": 3}
+    assert done["left out"] == {"damaged lines": 1, "malformed lines": 1, "lines of a key that another file has": 2,
+                                "lines of a key that stands in the same file again": 1}
     plain = tmp_path / "plain.txt.bz2"
     run("export", out, plain)
     exported = bz2.decompress(plain.read_bytes()).splitlines(keepends=True)
@@ -105,6 +110,42 @@ def test_merge_and_export(run, mixed, tmp_path):
     assert not any(mark in line for line in exported for mark in (b"@", b";#", b"partial"))
     assert all(records.classify(line.rstrip(b"\n")) is Kind.FOREIGN for line in exported)
     assert KEYS[0] + b"=GemmFwdRest:61.5,4665600,miopenConvolutionFwdAlgoGEMM\n" in exported
+
+
+@pytest.fixture
+def merged(run, tmp_path):
+    """What the files of some lines come to."""
+    def merge(*files):
+        paths = [tmp_path / f"{i}.txt" for i in range(len(files))]
+        for path, lines in zip(paths, files, strict=True):
+            path.write_bytes(lines)
+        assert run("merge", tmp_path / "merged.txt", *paths)["records"] == 1
+        return (tmp_path / "merged.txt").read_bytes()
+
+    return merge
+
+
+def test_merge_joins_parameters(merged):
+    key = PERF.split(b"=")[0]
+
+    def line(stamp, **values):
+        return records.write_perf(key, values, stamp)
+
+    assert merged(line("1/2/d", A="1", B="2"), line("1/2/d", B="3", C="4")) == line("1/2/d", A="1", B="3", C="4")
+    assert merged(line("1/2/d", A="1"), line("1/9/d", B="3")) == line("1/9/d", B="3"), "nobody measured both"
+    assert merged(line("s", A="1") + line("s", B="2"), line("s", C="3")) == line("s", B="2", C="3"), (
+        "in a file the last line has all")
+    assert merged(line("s", A="1"), line("s"), line("s", B="2")) == line("s", B="2"), "taken back"
+    assert merged(key + b"=A:1;B:2\n", key + b"=B:3;C:4,5\n") == key + b"=A:1;B:2;C:4,5\n"
+    assert merged(key + b"=A:1\n", line("s", B="3")) == merged(line("s", B="3"), key + b"=A:1\n") == line("s", B="3")
+
+
+def test_merge_keeps_whole_records(merged):
+    whole, partial, later = (records.write_find(KEYS[0], [FindItem("A", ms, 0, 0, 0)], "1/2", cut)
+                             for ms, cut in ((1.0, False), (2.0, True), (3.0, False)))
+    assert merged(whole, partial) == merged(partial, whole) == whole
+    assert merged(whole, later) == merged(partial, whole, later) == later
+    assert merged(whole + partial) == partial, "in a file the last line counts"
 
 
 def test_import(run, mixed, user_folder):
@@ -122,6 +163,37 @@ def test_import(run, mixed, user_folder):
     assert again["added"] == 0
     assert again["left out"]["records of keys that the user's database has"] == 3
     assert run("import", mixed, "--device", "host", "--replace")["added"] == 3
+
+
+def test_import_keeps_the_stamp_of_this_build_and_device(run, user_folder, tmp_path):
+    store.forget()
+    host = devices.find("host")
+    stamp, perf = store.of(host).stamp, PERF.split(b"=")[0]
+    path = tmp_path / "own.txt"
+    path.write_bytes(records.write_find(KEYS[0], ITEMS, stamp, True, ["A"])
+                     + records.write_perf(perf, {"A": "1"}, stamp)
+                     + records.write_find(KEYS[1], ITEMS, stamp.replace("/", "x/", 1)))
+    assert run("import", path, "--device", "host")["added"] == 3
+    databases = store.of(host)
+    own, other = (records.read_find(databases.user_find.get(key)) for key in KEYS)
+    assert (own.stamp, own.partial, own.failed, own.items) == (stamp, True, ["A"], ITEMS)
+    assert (other.stamp, other.partial) == ("imported", False)
+    assert records.read_perf(databases.user_perf.get(perf))[1] == stamp
+
+
+def test_verify_asks_the_device_of_a_record(run, tmp_path, opencl_name):
+    """FFT's workspace depends on the device, and is none on the host."""
+    info = devices.find(opencl_name)
+    problem = _key.parse_find_key(KEYS[0])
+    solver = registry.BY_NAME["FFTConvFwd"]
+    need, path = solver.workspace_size(Device(info), problem), tmp_path / "a.txt"
+    for name, size, count in ((info.name, need, {"equal": 1}), (info.name, need + 1, {"different": 1}),
+                              ("nv-sm1_1", need, {"of another device": 1})):
+        item = FindItem(solver.name, 1.0, size, 0, 2)
+        path.write_bytes(records.write_find(KEYS[0], [item], records.clean(f"1/2/{name}")))
+        found = run("verify", path)
+        assert found["workspaces"] == {solver.name: count}
+        assert not any(text.endswith("'") for texts in found["examples"].values() for text in texts)
 
 
 def test_an_imported_record_is_used(run, user_folder, tmp_path):
@@ -155,7 +227,15 @@ def test_files_that_cannot_be_read(tmp_path, capsys):
         assert capsys.readouterr().err.startswith("miopyx db: ")
     (tmp_path / "in.txt").write_bytes(LEGACY)
     (tmp_path / "cut.bz2").write_bytes(bz2.compress(LEGACY * 1000)[:200])
+    capsys.readouterr()
     assert cli.main(["db", "info", str(tmp_path / "cut.bz2")]) == 0
+    assert "cut short" in capsys.readouterr().out
+    for words in (["merge", "out.txt", "cut.bz2"], ["export", "cut.bz2", "out.txt"]):
+        assert cli.main(["db", words[0], *(str(tmp_path / word) for word in words[1:])]) == 2
+        said = capsys.readouterr().err
+        assert "no records, 1 files cut short" in said
+        assert "PosixPath" not in said
+        assert not (tmp_path / "out.txt").exists()
     assert cli.main(["db", "verify", str(tmp_path / "cut.bz2")]) == 1
     (tmp_path / "empty.txt").write_bytes(b"")
     assert cli.main(["db", "verify", str(tmp_path / "empty.txt")]) == 1
@@ -292,7 +372,18 @@ def test_report_of_a_ledger(run, tmp_path):
     page = _Page(out.read_text())
     assert "Tuning made of 12 ms 6 ms, 2.00 times as fast" in page.text
     assert "net <1>" in page.text
+    assert page.text.count(key) == 2, "layers of one name are told apart"
     assert page.count["svg"] == 4
+    layers = tmp_path / "layers.txt"
+    layers.write_text("conv -n 512 -c 64 -H 27 -W 27 -k 192 -y 5 -x 5 -p 2 -q 2 -F 1\n" * 3)
+    assert run("report", tmp_path / "ledger.sqlite3", out, "--list", layers)["rows"] == 1
+    page = _Page(out.read_text())
+    assert "layers.txt" in page.text
+    assert "Tuning made of 12 ms 6 ms" in page.text, "three times in the list"
+    assert "others" not in page.text
+    layers.write_text("conv -n 511 -c 64 -H 27 -W 27 -k 192 -y 5 -x 5 -p 2 -q 2 -F 1\n")
+    assert run("report", tmp_path / "ledger.sqlite3", out, "--list", layers)["rows"] == 2
+    assert "others" in _Page(out.read_text()).text
 
 
 @pytest.mark.parametrize("content", [b"\x00\xff=\x01\n\xfe=;\nab=c\n", b"conv -n 1 -c 2=3\nno record\n",

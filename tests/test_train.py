@@ -424,14 +424,45 @@ def test_a_model_ranks_first(h200, give, setting, system_folder):
 def test_who_ranks_where_a_model_is_unsure(h200, give, system_folder):
     path = give(h200, _model.sealed("made up", lines_of(CONV, high=-1.0), b""))
     survey = Survey(h200, _key.parse_find_key(KEY))
+    doubt = _model.of(h200.device).doubt(offers(h200))
+    assert doubt.startswith("n is 8, 0 to 0.5 were fitted; c is 64, ")
     assert _ranking.rank(survey) == _ranking.by_index(survey)
     assert _ranking.ranked_by(survey) == (
-        f"the throughput index (the model {path} is unsure, no cost table for this device)")
+        f"the throughput index (the model {path} is unsure: {doubt}, no cost table for this device)")
     _costs.write(system_folder / _costs.file_name(h200.device.info), "a table",
                  [_costs.Line(s.name, 0, 0.1, 9, {s.cost_names[0]: 1.0}) for s in CONV])
     _costs.forget()
     assert _ranking.rank(survey) == _ranking.by_costs(survey) != []
-    assert _ranking.ranked_by(survey).endswith(f"(a table; the model {path} is unsure)")
+    assert _ranking.ranked_by(survey).endswith(f"(a table; the model {path} is unsure: {doubt})")
+
+
+def test_the_next_model_is_asked_where_one_is_unsure(h200, give, system_folder):
+    """One's own of a few layers takes nothing from the one that ships, nor does a file of another device."""
+    shipped_path = system_folder / _model.file_names(h200.device.info)[0]
+    slow = offers(h200)[0].solver
+    shipped_path.write_bytes(_model.sealed("ships", lines_of(CONV, [(slow.name, 1, 1)]), tree((5.0, LEAF, 0))))
+    problem = _key.parse_find_key(KEY)
+    for own, doubt in ((lines_of(CONV, high=-1.0), "n is 8, 0 to 0.5 were fitted; "),
+                       (lines_of(CONV[-1:]), "no times of ")):
+        path = give(h200, _model.sealed("mine", own, b""))
+        survey = Survey(h200, problem)
+        assert [model.about for model in _model.all_of(h200.device)] == ["mine", "ships"]
+        ranked = [c for c in _ranking.rank(survey) if not c.solver.last_resort]
+        assert ranked[-1].solver is slow
+        assert all(c.source == "model" and _ranking.spread(c) == 0.1 for c in ranked)
+        said = _ranking.ranked_by(survey)
+        assert said.startswith(f"the model {shipped_path} (ships); the model {path} is unsure: {doubt}")
+    give(h200, _model.sealed("mine", lines_of(CONV), b""))
+    assert _ranking.ranked_by(Survey(h200, problem)).endswith("(mine)")
+
+
+def test_doubts(h200):
+    some = [offer for offer in offers(h200) if offer.terms()["launch"] == 1 and not offer.solver.last_resort][:2]
+    one = some[0].solver
+    assert _model.Model(GOOD).doubt(some) is None
+    assert _model.Model(_model.sealed("", lines_of([some[1].solver]), b"")).doubt(some) == f"no times of {one.name}"
+    close = _model.Model(_model.sealed("", lines_of(CONV, [(one.name, 1, 1)], 0.9), tree((0.1, LEAF, 0))))
+    assert close.doubt(some) == "its two best are as good as one another"
 
 
 def test_immediate_mode_and_explanations(cpu, new_handle, rng, give, system_folder):
@@ -458,10 +489,12 @@ SHIPPED = {
         "h100-signals")],
     "pocl-xeon-skylake-avx512-pthread": ["xeon-avx512-measurements.jsonl.bz2"],
     "pocl-epyc-skylake-avx512-pthread": [
-        "epyc-avx512-measurements.jsonl.bz2", "epyc-avx512-searched-measurements.jsonl.bz2"],
+        "epyc-avx512-measurements.jsonl.bz2", "epyc-avx512-searched-measurements.jsonl.bz2",
+        "epyc-avx512-16-bits-measurements.jsonl.bz2"],
     "pocl-epyc-haswell-pthread": ["epyc-avx2-measurements.jsonl.bz2"],
 }
-SHIPPED["pocl-cpu"] = [files[0] for name, files in SHIPPED.items() if name.startswith("pocl")]
+SHIPPED["pocl-cpu"] = [file for name, files in SHIPPED.items() if name.startswith("pocl") for file in files
+                       if "searched" not in file]
 
 
 def test_all_shipped_models_are_tested():
@@ -568,6 +601,7 @@ def test_the_command_refuses(capsys, tmp_path, monkeypatch):
     {"time_ms": "abc"}, {"time_ms": 0}, {"time_ms": -1.0}, {"time_ms": float("nan")}, {"time_ms": 1e999},
     {"solver": ["a"]}, {"stamp": "nothing"}, {"stamp": 3}, {"device": None}, {"config": "8"}, {"config": [1.5]},
     {"default": [1.5]},
+    {"device_name": "two\nlines"}, {"device_name": "\ud800"}, {"device_name": "x" * 1000}, {"device_name": 7},
     {"clock": "fast"}, {"clock": -1}, {"bandwidth": float("nan")}, {"bandwidth": 1e300},
     {"key": "no key"}, {"key": "\ud800"}, {"solver": "NoSuchSolver"}, {"device": "nobody"},
 ])
@@ -609,9 +643,96 @@ def test_folds_are_of_the_same_networks(measured):
     problems, _ = measured
     networks = networks_of(problems)
     folds = costs.folds(problems, networks)
-    assert sorted(i for some in folds.values() for i in some) == list(range(len(problems)))
-    for names, some in folds.items():
-        assert all(networks[problems[i].layer] == names for i in some)
+    assert sorted(i for some, _ in folds for i in some) == list(range(len(problems)))
+    for some, rest in folds:
+        (names,) = {networks[problems[i].layer] for i in some}
+        assert rest == [i for i, problem in enumerate(problems) if not networks[problem.layer] & names]
+
+
+def test_layers_are_kept_apart_where_there_is_one_network(measured, capsys):
+    problems, _ = measured
+    for networks in (dict.fromkeys(networks_of(problems), frozenset("A")), {}):
+        folds = costs.folds(problems, networks)
+        assert sorted(i for some, _ in folds for i in some) == list(range(len(problems)))
+        for some, rest in folds:
+            assert rest
+            assert not {problems[i].layer for i in some} & {problems[i].layer for i in rest}
+        assert ("layers are kept apart" in capsys.readouterr().err) == bool(networks)
+
+
+def some_rows(wanted):
+    """Lines of the measurements of an H200 whose key is wanted."""
+    rows = bz2.decompress(MEASUREMENTS.read_bytes()).decode().splitlines()
+    return [row for row in map(json.loads, rows) if wanted(row["key"])]
+
+
+def write_rows(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_one_layer_is_too_few(capsys, tmp_path):
+    rows = some_rows(lambda key: key.startswith("64-56-56-3x3-64-56-56-"))
+    path = write_rows(tmp_path / "times", rows)
+    assert cli.main(["train", str(path)]) == 2
+    assert "too few" in capsys.readouterr().err
+    assert cli.main(["costs", str(path)]) == 0
+
+
+def test_a_model_without_trees_is_no_better(capsys, tmp_path, monkeypatch, user_folder):
+    """Where it is alone, that is; the table of its times is not in the file that `costs` writes."""
+    path = write_rows(tmp_path / "times", some_rows(set(keys()[::60]).__contains__))
+    monkeypatch.setattr(train, "LEAST_TIMES", 10_000)
+    monkeypatch.setattr(train, "MARGINS", (1e9,))
+    assert cli.main(["train", str(path), "-o", str(tmp_path / "nv-sm90.model")]) == 0
+    said = capsys.readouterr().err
+    assert "measure more" in said
+    assert "no trees" in said
+
+
+def test_what_is_in_use_is_judged_too(capsys, tmp_path, system_folder):
+    path = write_rows(tmp_path / "times", some_rows(set(keys()[::60]).__contains__))
+    assert cli.main(["train", str(path), "--json"]) == 0
+    assert "models in use now" not in json.loads(capsys.readouterr().out)["judged"]
+    (system_folder / "nv-sm90.model").write_bytes(_model.sealed("", lines_of(CONV), b""))
+    _model.forget()
+    assert cli.main(["train", str(path), "--json"]) == 0
+    judged = json.loads(capsys.readouterr().out)["judged"]
+    assert judged["models in use now"]["problems"] + judged["models in use now"]["not measured"] == len(keys()[::60])
+
+
+def test_solvers_of_another_kind_of_device_are_passed_over():
+    """Nor asked what they would run with: a CPU's product has no tiles of a GPU's."""
+    rows = some_rows(set(keys()[::90]).__contains__)
+    there = {row["solver"] for row in rows}
+    assert any(name.startswith("Gpu") for name in there)
+    rows = [{**row, "device": "pocl-nowhere-skylake-avx512-pthread_2"} for row in rows]
+    (device,) = costs.devices_of(rows)[0].values()
+    for problem in costs.measured(rows, device):
+        assert not any(name.startswith(("Gpu", "Nv")) for name in problem.terms)
+    for row in rows:
+        solver = registry.BY_NAME[row["solver"]]
+        assert isinstance(solver.default_config(device, _key.parse_find_key(row["key"].encode())), tuple)
+
+
+def test_one_speed_is_no_bound(measured):
+    """Trees learn nothing of it, and a probe beside other work must not silence a model."""
+    problems, _ = measured
+    at = slice(len(_model.OF_PROBLEM_NAMES) - 2, None)
+    same = [problem._replace(speeds=(900.0, 40.0)) for problem in problems[:40]]
+    assert train.grow(same).high[at].min() > 1e8
+    two = [problem._replace(speeds=((900.0, 40.0), (400.0, 20.0))[i % 2]) for i, problem in enumerate(problems[:40])]
+    assert train.grow(two).high[at].max() < 1e8
+
+
+def test_a_folder_that_is_not_there(capsys, tmp_path, user_folder):
+    path = write_rows(tmp_path / "times", some_rows(set(keys()[::60]).__contains__))
+    missing = tmp_path / "missing"
+    assert cli.main(["costs", str(path), "-o", str(missing / "out")]) == 2
+    assert f"miopyx costs: {missing}: no such folder" in capsys.readouterr().err
+    assert not missing.exists()
+    assert cli.main(["costs", str(path), "-o", str(user_folder / "nv-sm90.costs.txt")]) == 0
+    assert f"nv-sm90.costs.txt in {user_folder} would be read" in capsys.readouterr().err
 
 
 def test_no_model_that_judges_saw_a_network_of_the_problem(measured, monkeypatch):

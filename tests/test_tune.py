@@ -3,13 +3,16 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -135,7 +138,7 @@ def test_an_onnx_model(tmp_path):
     assert "--batch" in found.refused[0]
     found = sources.read([str(path)], [], sources.Options(batch=1))
     assert not found.refused
-    assert {one.layer: one.key for one in found.wanted} == {
+    assert {one.layer.removeprefix("n1 "): one.key for one in found.wanted} == {
         "first": TWICE,
         "Conv 2": "5-7-7-3x3-6-4-4-1-1x1-2x2-1x1-0-NCHW-FP32-F",
         "ConvTranspose 3": "6-4-4-2x2-2-8-8-1-0x0-2x2-1x1-0-NCHW-FP32-B",
@@ -201,8 +204,8 @@ def test_a_result_counts_once(tmp_path):
                                "measurement": 2}
     assert ledger.states(DEVICE, False) == {TWICE: (DONE, ""), ONCE[0]: (FAILED, "why not")}
     assert [json.loads(line)["time_ms"] for line in ledger.measurements(DEVICE)] == [1.0, 1.0]
-    ledger.retry()
-    assert ledger.states(DEVICE, False)[ONCE[0]] == (OPEN, "")
+    ledger.retry(DEVICE, [TWICE, ONCE[0]], False)
+    assert ledger.states(DEVICE, False) == {TWICE: (DONE, ""), ONCE[0]: (OPEN, "")}
     assert not ledger.states(Device("some_2", "another build"), False)
     ledger.close()
 
@@ -217,6 +220,28 @@ def test_a_whole_result_replaces_a_partial_one():
     assert ledger.states(DEVICE, False) == {TWICE: (DONE, "")}
     assert [json.loads(line)["time_ms"] for line in ledger.measurements(DEVICE)] == [2.0]
     assert ledger.counts()["result"] == 1
+
+
+def test_a_partial_result_with_more_solvers_replaces_one_with_fewer():
+    def partial(count, ms):
+        items = [FindItem(f"S{i}", ms + i, 0, 0, 0) for i in range(count)]
+        line = records.write_find(TWICE.encode(), items, DEVICE.stamp, True).decode()
+        return result_of(ms=ms, partial=True, find=line)
+
+    ledger = Ledger(None)
+    for count, ms, new in ((2, 3.0, True), (2, 3.0, False), (1, 2.0, False), (2, 2.5, True), (4, 4.0, True)):
+        assert ledger.record(TWICE, False, partial(count, ms)) == new
+    assert ledger.find_lines(DEVICE) == [partial(4, 4.0)["find"].encode()]
+    assert [json.loads(line)["time_ms"] for line in ledger.measurements(DEVICE)] == [4.0]
+    assert ledger.record(TWICE, False, result_of(ms=2.0))
+    ledger.again(DEVICE, [TWICE], False)
+    ledger.record(TWICE, True, partial(5, 1.0))
+    assert not ledger.record(TWICE, False, partial(5, 1.0)), "a whole one is not given for it"
+    assert [row[6] for row in ledger.layers(DEVICE)] == [2.0], "and stands before others as before"
+    assert ledger.states(DEVICE, False) == {TWICE: (OPEN, "")}
+    assert ledger.record(TWICE, False, result_of(ms=9.0))
+    assert not ledger.record(TWICE, False, result_of(ms=1.0))
+    assert [row[6] for row in ledger.layers(DEVICE)] == [9.0]
 
 
 def broken_ledgers(folder):
@@ -260,6 +285,60 @@ def test_a_broken_ledger_stops_nothing(tmp_path, caplog):
             existing(path)
     with pytest.raises(BadParmError):
         existing(tmp_path / "nothing")
+
+
+@contextlib.contextmanager
+def powerless():
+    """Be nobody for a while where this process may write everywhere."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize(("file", "folder"), [(0o644, 0o555), (0o444, 0o777)])
+@pytest.mark.parametrize("live", [False, True])
+def test_a_ledger_that_cannot_be_written_is_read(file, folder, live, capsys):
+    """In a folder or mount that cannot be written to, or somebody else's, while its owner writes or not."""
+    with tempfile.TemporaryDirectory() as place:  # pytest's folders are its user's alone
+        path = Path(place) / "a ledger%20?.sqlite3"
+        ledger = Ledger(path)
+        ledger.record(TWICE, False, result_of())
+        if not live:
+            ledger.close()
+        os.chmod(path, file)
+        os.chmod(place, folder)
+        files = sorted(os.listdir(place))
+        try:
+            with powerless():
+                assert cli.main(["db", "info", str(path), "--json"]) == 0
+                with contextlib.closing(existing(path)) as book:
+                    assert book.find_lines(DEVICE) == [result_of()["find"].encode()]
+        finally:
+            os.chmod(place, 0o755)
+            ledger.close()
+        assert sorted(os.listdir(place)) in (files, ["a ledger%20?.sqlite3"]), "nothing stays that keeps its owner out"
+        assert str(path) in json.loads(capsys.readouterr().out)
+
+
+def test_a_log_that_cannot_be_read_is_said(tmp_path):
+    """Of a ledger that was copied while somebody wrote: what is in its -wal alone is not passed over."""
+    with tempfile.TemporaryDirectory() as place:
+        ledger = Ledger(tmp_path / "a.sqlite3")
+        ledger.record(TWICE, False, result_of())
+        for end in ("", "-wal"):
+            shutil.copy(f"{ledger.path}{end}", place)
+        ledger.close()
+        os.chmod(place, 0o555)
+        with powerless(), pytest.raises(BadParmError, match="cannot be read"):
+            existing(Path(place) / "a.sqlite3")
+        os.chmod(place, 0o755)
+        with contextlib.closing(existing(Path(place) / "a.sqlite3")) as book:
+            assert book.counts()["result"] == 1
 
 
 def test_a_ledger_that_fails_later_stops_nothing(tmp_path, caplog):
@@ -370,7 +449,7 @@ def test_exports_of_a_ledger(tmp_path, user_folder, capsys):
     Scheduler(lanes, ledger, dict.fromkeys([TWICE, *ONCE], 1.0), Nobody()).run()
     lanes.close()
     ledger.close()
-    for ending, count in ((".fdb.txt", 3), (".db.txt", 0), (".jsonl", 3), (".fdb.txt.bz2", 3)):
+    for ending, count in ((".fdb.txt", 3), (".jsonl", 3), (".fdb.txt.bz2", 3)):
         out = tmp_path / f"out{ending}"
         assert cli.main(["db", "export", str(path), str(out), "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["records"] == count
@@ -382,8 +461,12 @@ def test_exports_of_a_ledger(tmp_path, user_folder, capsys):
         times = {item.solver: item.time for item in records.read_find(items).items}
         assert times == {solver: pytest.approx(tune_clock.clock(key.decode(), solver, (), 0), rel=1e-5)
                          for solver in times}
-    for arguments in ((path, tmp_path / "out.txt"), (path, tmp_path / "a.jsonl", "--device", "other")):
+    for arguments, words in (((path, tmp_path / "out.txt"), "what shall be written? [OUT = '/"),
+                             ((path, tmp_path / "a.jsonl", "--device", "other"), "no such device"),
+                             ((path, tmp_path / "out.db.txt"), "miopyx tune --exhaustive")):
         assert cli.main(["db", "export", *map(str, arguments)]) == 2
+        assert words in capsys.readouterr().err
+        assert not arguments[1].exists()
 
 
 def test_ledgers_are_databases(tmp_path, capsys):
@@ -498,12 +581,12 @@ def test_after_a_failed_run_nothing_is_certain(monkeypatch):
     monkeypatch.setattr(find, "_run_off", fail)
     one, other = list(registry.BY_NAME.values())[:2]
     trial = find._Trial(None, fail, False, False, None)
-    trial.time(SimpleNamespace(solver=one), None)
+    trial.time(SimpleNamespace(solver=one))
     assert (trial.failed, trial.unsure) == ([one], False)
     trial.timed = [SimpleNamespace(time=2.0), SimpleNamespace(time=1.0)]
     assert [timed.time for timed in trial.in_order()] == [1.0, 2.0]
     assert trial.unsure
-    trial.time(SimpleNamespace(solver=other), None)
+    trial.time(SimpleNamespace(solver=other))
     assert trial.failed == [one]
 
 
@@ -536,6 +619,35 @@ def test_a_child_that_was_ended_as_it_answered_costs_nothing(user_folder, monkey
     time.sleep(0.5)
     assert "done" in station.run("measure", 60, key=TWICE, search=False)
     station.close()
+
+
+def test_two_processes_measure_once(user_folder):
+    first, second = Station("host", CLOCK), Station("host", CLOCK)
+    second.run("look", 60, keys=[TWICE], search=False)
+    assert "find" in first.run("measure", 60, key=TWICE, search=False, again=False)["done"]
+    assert second.run("measure", 60, key=TWICE, search=False, again=False) == {"done": {"known": True}}
+    assert "find" in second.run("measure", 60, key=TWICE, search=False, again=True)["done"]
+    first.close()
+    second.close()
+
+
+def test_a_child_that_dies_as_it_opens_is_started_once_more(user_folder, monkeypatch):
+    class Killed(child.Child):
+        left = 1
+
+        def ask(self, *arguments):
+            if Killed.left:
+                Killed.left -= 1
+                self.kill()
+            return super().ask(*arguments)
+
+    monkeypatch.setattr(station_module, "Child", Killed)
+    station = Station("host", CLOCK)
+    assert "done" in station.run("describe", 60)
+    station.close()
+    Killed.left = 2
+    with pytest.raises(UnknownError, match="SIGKILL"):
+        station.run("describe", 60)
 
 
 def test_a_lane_that_is_closed_does_not_wait_for_a_child_that_starts(user_folder, monkeypatch):
@@ -658,6 +770,7 @@ class FakeLane:
 
     depth = 2
     rest = None
+    machine = ""
 
     def __init__(self, name, behaviour=None, overlap=True, compilers=2, ms=1.0, built=lambda key: False):
         self.ms, self.built = ms, built
@@ -774,6 +887,53 @@ def test_what_is_built_needs_no_compiler(overlap, databases):
         assert lane.built(lane.measured[0]), "nothing waits for the compiler"
     if not overlap:
         assert not lane.together
+
+
+@pytest.mark.parametrize("kinds", [((False, 0), (False, 2)), ((False, 2), (False, 2)), ((False, 0), (True, 2)),
+                                   ((False, 2), (True, 0)), ((True, 2), (False, 0))])
+def test_a_cpu_measures_while_nothing_is_compiled(kinds):
+    """By any lane of the machine; on another one somebody may."""
+    now, disturbed, lock = {"measure": 0, "compile": 0}, [], threading.Lock()
+
+    def busy(job, key):
+        with lock:
+            now[job] += 1
+            if now["measure"] and now["compile"]:
+                disturbed.append(key)
+        time.sleep(0.003)
+        with lock:
+            now[job] -= 1
+
+    lanes = []
+    for i, (overlap, compilers) in enumerate(kinds):
+        def measured(key, overlap=overlap):
+            if not overlap:
+                busy("measure", key)
+            return {"done": result_of(key)}
+
+        lane = FakeLane("ab"[i], measured, overlap=overlap, compilers=compilers)
+        lane.device = Device(f"some_{i}", "stamp")
+        lane.compile = lambda key: busy("compile", key) or {"done": {"failed": 0}}
+        lanes.append(lane)
+    scheduler = Scheduler(FakeLanes(lanes), Ledger(None), many(40), Nobody())
+    assert len(scheduler.run().results) == 80
+    assert not disturbed
+    assert [len(lane.measured) for lane in lanes] == [40, 40]
+    lanes[1].machine = "another"
+    assert scheduler._may(lanes[0], "measure")
+
+
+def test_compilers_and_a_cpu_take_turns():
+    """Neither waits for the other's end."""
+    lanes = [FakeLane("cpu", overlap=False, compilers=0), FakeLane("gpu", compilers=2)]
+    order = []
+    for lane, job in zip(lanes, ("measure", "compile"), strict=True):
+        lane.device = Device(lane.name, "stamp")
+        do = getattr(lane, job)
+        setattr(lane, job, lambda key, do=do, job=job: order.append(job) or do(key))
+    assert len(Scheduler(FakeLanes(lanes), Ledger(None), many(20), Nobody()).run().results) == 40
+    turns = [job for i, job in enumerate(order) if i == 0 or order[i - 1] != job]
+    assert len(turns) > 8, turns
 
 
 def test_lanes_share_and_nothing_is_measured_twice():
@@ -943,6 +1103,45 @@ def test_an_interrupt_takes_what_has_arrived():
     assert ledger.counts()["result"] == len(lane.measured) >= 2
 
 
+def test_counts_add_up_however_early_it_is_interrupted():
+    lane = FakeLane("a")
+    submit, looks = lane.submit, []
+
+    def look(job, **arguments):
+        looks.append(job)
+        if len(looks) == 2:
+            raise KeyboardInterrupt
+        return submit(job, **arguments)
+
+    def nobody():
+        raise KeyboardInterrupt
+
+    lane.submit = look
+    assert Scheduler(FakeLanes([lane]), Ledger(None), many(250), Nobody()).run().left == 250
+    assert Scheduler(SimpleNamespace(alive=nobody), Ledger(None), many(250), Nobody()).run().left == 250
+
+
+def test_what_another_process_measured_meanwhile_is_known():
+    lane = FakeLane("a", lambda key: {"done": {"known": True} if key.startswith("1-") else result_of(key)})
+    watcher = Nobody()
+    summary = Scheduler(FakeLanes([lane]), Ledger(None), many(3), watcher).run()
+    assert (summary.known, len(summary.results), summary.left, len(watcher.ended)) == (1, 2, 0, 3)
+
+
+@pytest.mark.parametrize(("options", "again"), [({}, False), ({"again": True}, True), ({"databases": False}, True)])
+def test_whether_a_problem_is_known_by_now_is_asked(options, again):
+    lane, asked = FakeLane("a"), []
+    submit = lane.submit
+
+    def noted(job, **arguments):
+        asked.extend([arguments["again"]] if job == "measure" else [])
+        return submit(job, **arguments)
+
+    lane.submit = noted
+    Scheduler(FakeLanes([lane]), Ledger(None), many(3), Nobody(), **options).run()
+    assert asked == [again] * 3
+
+
 def test_a_problem_that_kills_is_left_after_two_tries():
     def deadly(key):
         if key.startswith("3-"):
@@ -959,8 +1158,35 @@ def test_a_problem_that_kills_is_left_after_two_tries():
     again = Scheduler(FakeLanes([lane]), ledger, weights, Nobody(), databases=False).run()
     assert (len(again.results), again.known, len(again.failed)) == (0, 4, 2)
     assert lane.log == tried, "nor in another run"
-    ledger.retry()
-    assert len(Scheduler(FakeLanes([FakeLane("b")]), ledger, weights, Nobody(), databases=False).run().results) == 2
+    one = next(key for key in weights if key.startswith("3-"))
+    retried = Scheduler(FakeLanes([FakeLane("b")]), ledger, {one: 1.0}, Nobody(), databases=False, retry=True).run()
+    assert len(retried.results) == 1
+    assert [state for state, _ in ledger.states(DEVICE, False).values()].count(FAILED) == 1, "of another list"
+
+
+def test_retry_of_the_command(listed, tmp_path, capsys, monkeypatch, user_folder):
+    lanes = [FakeLane("a", lambda key: {"why": "refused"}), FakeLane("b"), FakeLane("c")]
+    for lane, more, measured in zip(lanes, ([], [], ["--retry"]), (3, 0, 3), strict=True):
+        monkeypatch.setattr(tune, "_lanes", lambda *_, lane=lane: FakeLanes([lane]))
+        cli.main(["tune", str(listed), "--ledger", str(tmp_path / "ledger"), *more, "--json"])
+        assert sum(job == "measure" for job, _ in lane.log) == measured
+        assert len(json.loads(capsys.readouterr().out)["failed"]) == (0 if more else 3)
+
+
+def test_what_is_done_again_is_that_of_the_list_and_device():
+    ledger, other = Ledger(None), Device("other_1", "build/driver/other_1")
+    for key in [TWICE, *ONCE]:
+        for device in (DEVICE, other):
+            ledger.record(key, False, result_of(key, device=device))
+    states = ledger.states(other, False)
+    ledger.fail(other, "4-7-7-1x1-5-7-7-3-0x0-1x1-1x1-0-NCHW-FP32-F", False, "kills")
+    lane = FakeLane("a", lambda key: {"done": result_of(key, ms=0.5)})
+    found = Scheduler(FakeLanes([lane]), ledger, {TWICE: 1.0}, Nobody(), databases=False, again=True, retry=True).run()
+    assert [(key, result["after"]["ms"]) for key, result in found.results] == [(TWICE, 0.5)]
+    assert {row[0]: row[6] for row in ledger.layers(DEVICE)} == {TWICE: 0.5, ONCE[0]: 1.0, ONCE[1]: 1.0}
+    assert {key: state for key, state in ledger.states(other, False).items() if key in states} == states
+    assert (FAILED, "kills") in ledger.states(other, False).values()
+    assert set(ledger.states(DEVICE, False).values()) == {(DONE, "")}
 
 
 def test_the_budget_ends_it():
@@ -1098,7 +1324,9 @@ def test_an_interrupt_keeps_everything(tmp_path, user_folder):
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    ([], "what shall be tuned"), (["no such list"], "No such file"), (["resnet50", "--device", "nonsense"], "device"),
+    ([], "what shall be tuned"), (["no such list"], "No such file"),
+    (["resnet50", "--device", "nonsense"], "'nonsense'; allowed: gpu, cpu, host"),
+    (["resnet50", "--device", "host", "--ledger", "/no/such/place/a"], "no such folder"),
     (["--from-log", "nowhere"], "No such file"), (["a.onnx"], "a.onnx"), (["a.pt2"], "a.pt2"),
     (["resnet50", "--budget", "soon"], "no time"), (["resnet50", "--limit", "400000h"], "longer than 10000h"),
     (["resnet50", "--batch", "0"], "no number"),
@@ -1121,6 +1349,83 @@ def test_a_broken_ledger_of_the_command(listed, user_folder, tmp_path):
     found = json.loads(run(listed, "--device", "host", "--ledger", path, "--json").stdout)
     assert (found["measured"], found["ledger"]) == (3, None)
     assert json.loads(run(listed, "--device", "host", "--ledger", path, "--json").stdout)["known"] == 3
+
+
+def test_a_search_that_the_budget_ends(user_folder, opencl_name):
+    """What was timed counts, and is done again; before and after were measured alike."""
+    station = Station(opencl_name)
+    result = station.run("measure", 60, key=TWICE, search=True, budget_ms=1.0)["done"]
+    station.close()
+    assert result["partial"]
+    before, after = result["before"], result["after"]
+    assert before["solver"] in result["find"], "who is first by prediction is timed first"
+    if (before["solver"], before["config"]) == (after["solver"], after["config"]):
+        assert before["ms"] == after["ms"]
+    (row,) = show.rows([sources.Wanted(TWICE, 1.0, "list", "layer")], [(TWICE, result)])
+    assert "partial" in show.table([row])[1]
+    summary = work.Summary(results=[(TWICE, result)])
+    assert any("1 of those measured in part" in line for line in tune._words(summary, 1, 0, None))
+
+
+def test_rows_of_two_files_have_their_names():
+    wanted = [sources.Wanted(TWICE, 1.0, source, "layer") for source in ("a.txt", "b.txt")]
+    assert [line.split()[2] for line in show.table(show.rows(wanted, [(TWICE, result_of())]))] == [
+        "source", "a.txt", "b.txt", "4"]
+    assert "source" not in show.table(show.rows(wanted[:1], [(TWICE, result_of())]))[0]
+
+
+def test_a_good_record_is_not_replaced_in_silence(user_folder):
+    station = Station("host", CLOCK)
+    results = [station.run("measure", 60, key=TWICE, search=False)["done"] for _ in range(2)]
+    station.close()
+    assert [one["before"]["known_ms"] for one in results] == [None, results[0]["after"]["ms"]]
+    results[1]["after"]["ms"] *= 1.2
+    lines = tune._words(work.Summary(results=[(TWICE, one) for one in results]), 1, 0, None)
+    assert lines[1].startswith("1 slower than what was known")
+    assert lines[2].startswith(TWICE)
+    assert len(lines) == 3
+
+
+def test_an_interrupt_elsewhere_is_a_line(monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "report", interrupted)
+    assert cli.main(["doctor"]) == 130
+    assert capsys.readouterr().err == "miopyx: interrupted\n"
+
+
+def test_sources_on_both_sides_of_an_option(listed, tmp_path, monkeypatch, capsys):
+    seen = []
+    monkeypatch.setattr(tune, "_run", lambda arguments: seen.append(arguments.source) or 0)
+    assert cli.main(["tune", "a.pt2", "--batch", "4", "b.onnx", "--json", "c"]) == 0
+    assert seen == [["a.pt2", "b.onnx", "c"]]
+    for arguments in (["tune", "a", "--budgett", "3"], ["doctor", "a"]):
+        with pytest.raises(SystemExit):
+            cli.main(arguments)
+        assert "unrecognized arguments" in capsys.readouterr().err
+
+
+def test_a_folder_that_keeps_nothing_ends_it_before(listed, user_folder, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    done = run(listed, "--device", "host", "--ledger", tmp_path / "ledger", code=2, MIOPEN_USER_DB_PATH=str(file))
+    assert "nothing would be kept" in done.stderr
+    assert not (tmp_path / "ledger").exists(), "nothing began"
+
+
+def test_a_result_that_is_not_kept_is_said_once(user_folder, caplog):
+    result = {**result_of(TWICE), "unkept": "the disk is full"}
+    Scheduler(FakeLanes([FakeLane("a", lambda key: {"done": result})]), Ledger(None), many(5), Nobody()).run()
+    assert [record.getMessage() for record in caplog.records] == [
+        "results are not in the user's databases: the disk is full"]
+    with Handle("host") as handle:
+        database, problem = store.of(handle.device.info), _key.parse_find_key(TWICE.encode())
+        assert not database.why_unkept()
+        user_folder.joinpath(database.user_find.path.name + ".lock").unlink()
+        user_folder.joinpath(database.user_find.path.name + ".lock").mkdir()
+        database.store_find(problem, [FindItem("ConvHostDirectFwd", 1.0, 0, 0, 1)], False, [])
+        assert "cannot be written" in database.why_unkept(problem)
 
 
 def test_the_table_sums_up():

@@ -23,7 +23,7 @@ def read(*names, logs=(), **options):
 
 
 def layers(found):
-    return {one.layer: one.key for one in found.wanted}
+    return {one.layer.partition(" ")[2]: one.key for one in found.wanted}
 
 
 # ONNX
@@ -526,3 +526,21 @@ def test_what_is_refused_is_counted(tmp_path, user_folder, capsys):
     path.write_text(f"{BAD[0]}\n")
     assert cli.main(arguments) == 2
     assert ["line 1" in (err := capsys.readouterr().err), "no convolution to tune" in err] == [True, True]
+
+
+def test_lines_that_are_no_commands_are_named_in_short(tmp_path):
+    path = tmp_path / "list.txt"
+    path.write_bytes(b"conv -c 4 -H 7 -W 7 -k 5\nhello -n 3\nconw -n 3\nconv -c\x00 4\nconv -n \xff\n# caf\xe9\n"
+                     b"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 1\n")
+    found = read(path)
+    assert len(found.wanted) == 3
+    words = [line.partition(", ")[2] for line in found.refused]
+    assert words[:3] == ["line 2: unknown operation 'hello'", "line 3: unknown operation 'conw'; there is conv",
+                         "line 4: not text: it has a zero byte"]
+    assert words[3].startswith("line 5: -n: ")
+    assert words[4:] == ["line 7: a log's, which --from-log reads"]
+
+
+def test_layers_of_models_say_their_batch(onnx, tmp_path):
+    path = saved(tmp_path, model_of([node("Conv", pads=[1] * 4)], ["n", 4, 7, 7], [constant("w", 5, 4, 3, 3)]))
+    assert [one.layer for one in read(path, batch=3).wanted] == ["n3 that one"]

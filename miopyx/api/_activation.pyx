@@ -5,6 +5,7 @@ Names and argument order are the header's; output pointers became return values 
 
 from miopyx.engine._plan cimport Plan
 from miopyx.values._types cimport MX_ACTIVATION_BACKWARD, MX_ACTIVATION_FORWARD, MX_SCALARS
+from miopyx.problem._descriptors cimport check_descriptor
 from miopyx.problem._activation cimport (
     ACTIVATION_ALPHA, ACTIVATION_BETA, ACTIVATION_DX, ACTIVATION_DY, ACTIVATION_GAMMA, ACTIVATION_X, ACTIVATION_Y,
     ActivationDescriptor, as_activation, read_backward,
@@ -46,7 +47,8 @@ def miopenSetActivationDescriptor(activDesc, mode, activAlpha, activBeta, activG
     BadParmError
         For an unknown mode or what is no real number; the descriptor stays as it was.
     """
-    as_activation(activDesc, "activDesc").set(mode, activAlpha, activBeta, activGamma)
+    cdef ActivationDescriptor desc = check_descriptor(activDesc, ActivationDescriptor, "activDesc")
+    desc.set(mode, activAlpha, activBeta, activGamma)
 
 
 def miopenGetActivationDescriptor(activDesc):
@@ -66,7 +68,7 @@ def miopenGetActivationDescriptor(activDesc):
     BadParmError
         For anything but an ActivationDescriptor that was not destroyed.
     """
-    cdef ActivationDescriptor desc = as_activation(activDesc, "activDesc")
+    cdef ActivationDescriptor desc = as_activation(activDesc, "activDesc").copied()  # of one moment
     return desc.mode, desc.alpha, desc.beta, desc.gamma
 
 
@@ -199,30 +201,34 @@ cdef bytes _bytes(const double* numbers):
     return (<const unsigned char*> numbers)[:NUMBERS * sizeof(double)]
 
 
-cdef Plan with_activation(ActivationDescriptor activ, Plan plan, int first):
+cdef Plan with_activation(object activ, Plan plan, int first):
+    """Let a plan have an activation's numbers, whose descriptor is one of its own."""
+    cdef int at = 0
+    while plan.descriptors[at] is not activ:
+        at += 1
     describes = plan.identity
 
-    def identity():
+    def identity(now):
         cdef double numbers[NUMBERS]
-        write_activation(activ, numbers)
-        return describes(), _bytes(numbers)
+        write_activation(now[at], numbers)
+        return describes(now), _bytes(numbers)
 
-    write_activation(activ, &plan.default[first])
+    write_activation(plan.made_from[at], &plan.default[first])
     plan.identity, plan.made_of = identity, (plan.made_of, _bytes(&plan.default[first]))
     return plan
 
 
 def plan_activation_forward(handle, activ_desc, x_desc, y_desc):
     """Body of Handle.activation_forward."""
-    cdef ActivationDescriptor activ = as_activation(activ_desc, "activ_desc")
-    return with_activation(activ, _FORWARD.plan(handle, (activ, x_desc, y_desc), 0, 0), 0)
+    check_descriptor(activ_desc, ActivationDescriptor, "activ_desc")
+    return with_activation(activ_desc, _FORWARD.plan(handle, (activ_desc, x_desc, y_desc), 0, 0), 0)
 
 
 def plan_activation_backward(handle, activ_desc, y_desc, dy_desc, x_desc, dx_desc):
     """Body of Handle.activation_backward."""
     cdef ActivationDescriptor activ = as_activation(activ_desc, "activ_desc")
     return with_activation(
-        activ, _BACKWARD.plan(handle, (activ, y_desc, dy_desc, x_desc, dx_desc), 0, _unread(activ)), 0)
+        activ_desc, _BACKWARD.plan(handle, (activ_desc, y_desc, dy_desc, x_desc, dx_desc), 0, _unread(activ)), 0)
 
 
 __all__ = [_name for _name in globals() if _name.startswith("miopen") and not _name.endswith("_t")]

@@ -10,7 +10,7 @@ from libc.string cimport memset
 from miopyx.engine._plan cimport Plan
 from miopyx.values._args cimport to_double, to_epsilon, to_flag
 from miopyx.problem._activation cimport PASTHRU, ActivationDescriptor, as_activation
-from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor
+from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor, check_descriptor, the_tensor
 from miopyx.values._types cimport MX_BN_BACKWARD, MX_BN_INFERENCE, MX_BN_TRAINING, MX_SCALARS
 from miopyx.problem._batchnorm cimport (
     BN_ALPHA, BN_BACK_BIAS, BN_BACK_DBIAS, BN_BACK_DSCALE, BN_BACK_DX, BN_BACK_DY, BN_BACK_INV, BN_BACK_MEAN,
@@ -78,7 +78,7 @@ cdef class _Form:
     cdef Plan plan(self, object handle, object activ, tuple descriptors, int flags, unsigned left_out):
         if activ is None:
             return self.plain.plan(handle, descriptors, flags, left_out)
-        return with_activation(as_activation(activ, "activ_desc"),
+        return with_activation(check_descriptor(activ, ActivationDescriptor, "activ_desc"),
                                self.activating.plan(handle, (activ, *descriptors), flags, left_out), BN_ALPHA)
 
 
@@ -226,7 +226,7 @@ def miopenDeriveBNTensorDescriptor(derivedBnDesc, xDesc, bn_mode):
     UnknownError
         For more than 5.
     """
-    derive(as_tensor(derivedBnDesc, "derivedBnDesc"), as_tensor(xDesc, "xDesc"), to_mode(bn_mode))
+    derive(the_tensor(derivedBnDesc, "derivedBnDesc"), as_tensor(xDesc, "xDesc"), to_mode(bn_mode))
 
 
 def miopenBatchNormalizationForwardTraining(handle, bn_mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc,

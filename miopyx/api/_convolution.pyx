@@ -11,7 +11,10 @@ from libc.string cimport memset
 
 from miopyx.values._args cimport raise_unknown, to_double, to_flag, to_int, to_int64, to_member
 from miopyx._core cimport SLOT_W, SLOT_X, SLOT_Y
-from miopyx.problem._descriptors cimport ConvolutionDescriptor, TensorDescriptor, as_convolution, as_tensor
+from miopyx.problem._descriptors cimport (
+    ConvolutionDescriptor, TensorDescriptor, as_convolution, as_tensor, seen, stamp_of, the_convolution, the_tensor,
+)
+from miopyx.values._guard cimport load_double, load_int64, mx_guard_lock, mx_guard_unlock
 from miopyx.engine._handle cimport Handle, as_handle, recall
 from miopyx.engine._binding cimport call_t, check_arguments, workspace_bytes
 from miopyx.engine._invoker cimport Invoker, execute
@@ -87,7 +90,7 @@ def miopenInitConvolutionDescriptor(convDesc, c_mode, pad_h, pad_w, stride_h, st
     cdef int64_t pad[2]
     cdef int64_t stride[2]
     cdef int64_t dilation[2]
-    cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
+    cdef ConvolutionDescriptor desc = the_convolution(convDesc, "convDesc")
     pad[0], pad[1] = to_int(pad_h, "pad_h"), to_int(pad_w, "pad_w")
     stride[0], stride[1] = to_int(stride_h, "stride_h"), to_int(stride_w, "stride_w")
     dilation[0], dilation[1] = to_int(dilation_h, "dilation_h"), to_int(dilation_w, "dilation_w")
@@ -119,7 +122,7 @@ def miopenInitConvolutionNdDescriptor(convDesc, spatialDim, padA, strideA, dilat
     BadParmError
         For another number of axes or values, numbers out of range, or an unknown mode; the descriptor stays as it was.
     """
-    set_convolution(as_convolution(convDesc, "convDesc"), spatialDim, padA, strideA, dilationA, c_mode, endPadA)
+    set_convolution(the_convolution(convDesc, "convDesc"), spatialDim, padA, strideA, dilationA, c_mode, endPadA)
 
 
 def miopenGetConvolutionSpatialDim(convDesc):
@@ -208,7 +211,7 @@ def miopenSetConvolutionGroupCount(convDesc, groupCount):
     BadParmError
         Below 1.
     """
-    set_group_count(as_convolution(convDesc, "convDesc"), groupCount)
+    set_group_count(the_convolution(convDesc, "convDesc"), groupCount)
 
 
 def miopenGetConvolutionGroupCount(convDesc):
@@ -243,7 +246,7 @@ def miopenSetTransposeConvOutputPadding(convDesc, adj_h, adj_w):
     BadParmError
         For a negative number.
     """
-    cdef ConvolutionDescriptor desc = as_convolution(convDesc, "convDesc")
+    cdef ConvolutionDescriptor desc = the_convolution(convDesc, "convDesc")
     try:
         set_output_pads(desc, 2, (adj_h, adj_w))
     except BadParmError as e:
@@ -267,7 +270,7 @@ def miopenSetTransposeConvNdOutputPadding(convDesc, spatialDim, adjA):
     BadParmError
         For another number of axes, or a negative number.
     """
-    set_output_pads(as_convolution(convDesc, "convDesc"), spatialDim, adjA)
+    set_output_pads(the_convolution(convDesc, "convDesc"), spatialDim, adjA)
 
 
 def miopenGetConvolutionForwardOutputDim(convDesc, inputTensorDesc, filterDesc):
@@ -350,7 +353,7 @@ def miopenSetConvolutionAttribute(convDesc, attr, value):
     BadParmError
         For an unknown attribute or another value.
     """
-    set_attribute(as_convolution(convDesc, "convDesc"), attr, value)
+    set_attribute(the_convolution(convDesc, "convDesc"), attr, value)
 
 
 def miopenGetConvolutionAttribute(convDesc, attr):
@@ -382,7 +385,7 @@ def miopenSetConvolutionFindMode(convDesc, findMode):
     BadParmError
         For an unknown mode.
     """
-    set_find_mode(as_convolution(convDesc, "convDesc"), findMode)
+    set_find_mode(the_convolution(convDesc, "convDesc"), findMode)
 
 
 def miopenGetConvolutionFindMode(convDesc):
@@ -454,6 +457,24 @@ cdef class _Answer:
     cdef int64_t known
 
 
+cdef object _value_of(Handle h, _Answer answer, int64_t known):
+    """What was answered when so much was known, else None."""
+    cdef object value = None
+    mx_guard_lock(&h.guard)
+    if answer.known == known:
+        value = answer.value
+    mx_guard_unlock(&h.guard)
+    return value
+
+
+cdef int _set_answer(Handle h, _Answer answer, object value, int64_t known) except -1:
+    mx_guard_lock(&h.guard)
+    _old = answer.value  # goes when the guard does
+    answer.value, answer.known = value, known
+    mx_guard_unlock(&h.guard)
+    return 0
+
+
 cdef object _answer(int d, object handle, object x, object w, object y, object conv, int64_t what):
     """Return an answer about a problem; it is computed once, and again when something new was learnt."""
     cdef Handle h = as_handle(handle)
@@ -464,7 +485,7 @@ cdef object _answer(int d, object handle, object x, object w, object y, object c
     cdef ConvProblem p
     cdef mx_conv_problem key
     cdef _Answer answer
-    cdef int64_t known = learnt
+    cdef int64_t known = load_int64(learnt)
     cdef uint64_t stamp[4]
     if what == WORKSPACE:
         what -= cd.find_mode_set
@@ -473,8 +494,10 @@ cdef object _answer(int d, object handle, object x, object w, object y, object c
     if answer is None:
         fill_conv(&key, d, xd, wd, yd, cd, h.math())
         answer = h.remember(stamp, 4, 4 * what + d, what, &key, sizeof(key))
-    if answer is not None and answer.known == known:
-        return answer.value
+    if answer is not None:
+        value = _value_of(h, answer, known)
+        if value is not None:
+            return value
     p = ConvProblem(d, xd, wd, yd, cd, h.math())
     if what == SOLUTIONS:
         value = [miopenConvSolution_t(c.time, c.workspace, c.solver.id, _algorithms(ALL)[c.solver.algorithm])
@@ -483,8 +506,10 @@ cdef object _answer(int d, object handle, object x, object w, object y, object c
         value = find.workspace_size(h, p, find.mode_of(cd.find_mode_set))
     if answer is None:
         answer = _Answer()
+        answer.value, answer.known = value, known
         h.keep(p, what, answer)
-    answer.value, answer.known = value, known
+    else:
+        _set_answer(h, answer, value, known)
     return value
 
 
@@ -518,9 +543,9 @@ cdef int _run(int d, object handle, object x, object w, object y, object conv, i
               object b, object c, object workspace, object workspace_size, double alpha, double beta) except -1:
     """Look the invoker up under a solution or algorithm id; immediate mode makes it where there is none yet."""
     cdef Handle h = as_handle(handle)
-    cdef TensorDescriptor xd = as_tensor(x, <str> (<tuple> _DESCS[d])[0])
-    cdef TensorDescriptor wd = as_tensor(w, <str> (<tuple> _DESCS[d])[1])
-    cdef TensorDescriptor yd = as_tensor(y, <str> (<tuple> _DESCS[d])[2])
+    cdef TensorDescriptor xd = the_tensor(x, <str> (<tuple> _DESCS[d])[0])
+    cdef TensorDescriptor wd = the_tensor(w, <str> (<tuple> _DESCS[d])[1])
+    cdef TensorDescriptor yd = the_tensor(y, <str> (<tuple> _DESCS[d])[2])
     cdef ConvolutionDescriptor cd = as_convolution(conv, "convDesc")
     cdef int order[3]
     cdef uint64_t stamp[4]
@@ -529,10 +554,10 @@ cdef int _run(int d, object handle, object x, object w, object y, object conv, i
     cdef call_t call
     cdef Invoker invoker
     call.workspace_size = workspace_bytes(workspace_size)
-    stamp[0], stamp[1], stamp[2], stamp[3] = xd.stamp, wd.stamp, yd.stamp, cd.stamp
+    stamp[0], stamp[1], stamp[2], stamp[3] = stamp_of(xd), stamp_of(wd), stamp_of(yd), cd.stamp
     invoker = recall(h, stamp, 4, 4 * id + d)
     if invoker is None:
-        invoker = _invoker(d, h, xd, wd, yd, cd, stamp, id, immediate)
+        invoker = _invoker(d, h, seen(xd), seen(wd), seen(yd), cd, id, immediate)
     _order(d, cd.mode == TRANSPOSE, order)
     call.order, call.count, call.data = order, 3, data
     data[0], data[1], data[2], data[3] = <PyObject*> a, <PyObject*> b, <PyObject*> c, <PyObject*> workspace
@@ -542,15 +567,17 @@ cdef int _run(int d, object handle, object x, object w, object y, object conv, i
 
 
 cdef Invoker _invoker(int d, Handle h, TensorDescriptor x, TensorDescriptor w, TensorDescriptor y,
-                      ConvolutionDescriptor conv, const uint64_t* stamp, int64_t id, bint immediate):
+                      ConvolutionDescriptor conv, int64_t id, bint immediate):
     """Return the invoker of a problem that no call with these descriptors asked for before."""
     cdef mx_conv_problem key
+    cdef uint64_t stamp[4]
+    stamp[0], stamp[1], stamp[2], stamp[3] = x.stamp, w.stamp, y.stamp, conv.stamp
     fill_conv(&key, d, x, w, y, conv, h.math())
     kept = h.remember(stamp, 4, 4 * id + d, id, &key, sizeof(key))
     if kept is None:
         if not immediate:
             raise UnknownError(_NO_INVOKER.format(_WORDS[d]), "algo", -1 - id, "an algorithm that Find returned")
-        problem = _problem(h, d, x, w, y, conv)
+        problem = ConvProblem(d, x, w, y, conv, h.math())
         kept = preparing.invoker(h, _ranking.offer_of(Survey(h, problem), id))
     return kept
 
@@ -588,7 +615,7 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
     cdef int64_t size = workspace_bytes(workspace_size)
     cdef ConvProblem p = _problem(h, d, x, w, y, conv)
     cdef int mode = find.mode_of(as_convolution(conv, "convDesc").find_mode_set)
-    cdef int64_t known = learnt
+    cdef int64_t known = load_int64(learnt)
     cdef _Answer answer
     if count < 1:
         raise BadParmError("no results requested", "requestAlgoCount", count, ">= 1")
@@ -599,9 +626,10 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
     asked = (d, mode, size, exhaustive, budget)
     answer = h.lookup(p.data, p.size, FIND)
     if answer is not None:
-        if answer.known == known and answer.value[0] == asked:
-            return answer.value[1][:count]
-        answer.known = -1
+        value = _value_of(h, answer, known)
+        if value is not None and value[0] == asked:
+            return value[1][:count]
+        _set_answer(h, answer, None, -1)
 
     with h.timing():
         record = find.find(h, p, _timing(d, h, p.transposed, a, b, c, workspace, size), size, mode, exhaustive,
@@ -611,12 +639,12 @@ cdef _find(int d, object handle, object x, object w, object y, object conv, obje
         best.setdefault(candidate.solver.algorithm, candidate)
     results = [miopenConvAlgoPerf_t(_algorithms(d)[algorithm], candidate.time, candidate.workspace)
                for algorithm, candidate in best.items()]
-    if learnt == known and not exhaustive and not find.always_acts():
+    if load_int64(learnt) == known and not exhaustive and not find.always_acts():
         # Nothing was timed: as long as it is the last Find of this problem, the same call has the same answer.
         if answer is None:
             answer = _Answer()
             h.keep(p, FIND, answer)
-        answer.value, answer.known = (asked, results), known
+        _set_answer(h, answer, (asked, results), known)
     return results[:count]
 
 
@@ -674,23 +702,26 @@ cdef object _timing(int d, Handle h, bint transposed, object a, object b, object
         memset(scalars, 0, sizeof(scalars))
         scalars[0] = 1
         execute(h, invoker, &call, _NAMES[d], scalars, None)
-        return h.kernel_time
+        return load_double(h.kernel_time)
     return run
 
 
-cdef object _identity(int d, TensorDescriptor x, TensorDescriptor w, TensorDescriptor y, ConvolutionDescriptor conv,
-                      int math):
+cdef object _identity(int d, int math):
     """Return the function that says what a plan's descriptors describe, destroyed ones too."""
-    def identity():
-        cdef mx_conv_problem now
-        transposed = fill_conv(&now, d, x, w, y, conv, math)
-        return transposed, (<const unsigned char*> &now)[:sizeof(now)]
+    def identity(now):
+        cdef mx_conv_problem key
+        x, w, y, conv = now
+        transposed = fill_conv(&key, d, x, w, y, conv, math)
+        return transposed, (<const unsigned char*> &key)[:sizeof(key)]
     return identity
 
 
 cdef Plan _plan(int d, object handle, object x, object w, object y, object conv, object solution_id, object limit):
     cdef Handle h = as_handle(handle)
-    cdef ConvProblem p = _problem(h, d, x, w, y, conv)
+    cdef tuple names = <tuple> _DESCS[d]
+    cdef tuple now = (as_tensor(x, names[0]), as_tensor(w, names[1]), as_tensor(y, names[2]),
+                      as_convolution(conv, "convDesc"))
+    cdef ConvProblem p = ConvProblem(d, *now, h.math())
     cdef Invoker invoker
     cdef Plan plan
     if limit is not None:
@@ -705,8 +736,8 @@ cdef Plan _plan(int d, object handle, object x, object w, object y, object conv,
             raise BadParmError("solution needs more workspace than the limit", "workspace_limit", limit,
                                f">= {chosen.workspace}")
         invoker = preparing.invoker(h, chosen.offer)
-    plan = make_plan(h, invoker, _NAMES[d], (x, w, y, conv), (*_DESCS[d], "convDesc"),
-                     _identity(d, x, w, y, conv, h.math()), _explaining(h, p, invoker, chosen, limit, learnt), _SCALARS)
+    plan = make_plan(h, invoker, _NAMES[d], (x, w, y, conv), now, (*names, "convDesc"), _identity(d, h.math()),
+                     _explaining(h, p, invoker, chosen, limit, load_int64(learnt)), _SCALARS)
     plan.count = 3
     _order(d, p.transposed, plan.order)
     return plan
@@ -717,7 +748,7 @@ cdef object _explaining(Handle h, ConvProblem p, Invoker invoker, object chosen,
     def explaining():
         from miopyx.choose.explain import explain
 
-        return explain(h, p, invoker, chosen, limit, known != learnt)
+        return explain(h, p, invoker, chosen, limit, known != load_int64(learnt))
     return explaining
 
 

@@ -8,6 +8,7 @@ from libc.stdint cimport int64_t
 from miopyx.engine._binding cimport workspace_bytes
 from miopyx.engine._handle cimport Handle, as_handle
 from miopyx.engine._invoker cimport Invoker
+from miopyx.problem._descriptors cimport check_descriptor
 from miopyx.problem._ctc cimport (
     CTC_GRADIENTS, CTC_LOSSES, CTC_PROBS, CTC_TABLE, CTCLossDescriptor, CTCProblem, Labels, as_ctc, most_of,
     room_for,
@@ -46,7 +47,8 @@ def miopenSetCTCLossDescriptor(ctcLossDesc, dataType, blank_label_id, apply_soft
     BadParmError
         For an unknown type, or what is no integer or no flag; the descriptor stays as it was.
     """
-    as_ctc(ctcLossDesc, "ctcLossDesc").set(dataType, blank_label_id, apply_softmax_layer)
+    cdef CTCLossDescriptor desc = check_descriptor(ctcLossDesc, CTCLossDescriptor, "ctcLossDesc")
+    desc.set(dataType, blank_label_id, apply_softmax_layer)
 
 
 def miopenGetCTCLossDescriptor(ctcLossDesc):
@@ -66,7 +68,7 @@ def miopenGetCTCLossDescriptor(ctcLossDesc):
     BadParmError
         For anything but a CTCLossDescriptor that was not destroyed.
     """
-    cdef CTCLossDescriptor desc = as_ctc(ctcLossDesc, "ctcLossDesc")
+    cdef CTCLossDescriptor desc = as_ctc(ctcLossDesc, "ctcLossDesc").copied()  # of one moment
     return desc.data_type, desc.blank_label_id, desc.apply_softmax_layer
 
 

@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t
 from miopyx.engine._handle cimport Handle
 from miopyx.engine._plan cimport Plan
 from miopyx.values._args cimport to_flag, to_int64
-from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor
+from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor, check_descriptor
 from miopyx.values._types cimport MX_DROPOUT_BACKWARD, MX_DROPOUT_FORWARD, MX_DROPOUT_STATES, MX_SCALARS
 from miopyx.problem._dropout cimport (
     DROPOUT_DRAWN, DROPOUT_GIVEN, DROPOUT_KEPT, DROPOUT_MASK, DROPOUT_STATE_BYTES, DROPOUT_STATES, DROPOUT_X,
@@ -123,7 +123,7 @@ def miopenGetDropoutDescriptor(dropoutDesc, handle):
         For anything but a DropoutDescriptor that was set and not destroyed.
     """
     require_handle(handle)
-    cdef DropoutDescriptor desc = as_dropout(dropoutDesc, "dropoutDesc")
+    cdef DropoutDescriptor desc = as_dropout(dropoutDesc, "dropoutDesc").copied()  # of one moment
     desc.require_set()
     return desc.dropout, desc.states_set, desc.seed_set, desc.mask_set, desc.evo_set, desc.rng_mode
 
@@ -154,7 +154,8 @@ def miopenRestoreDropoutDescriptor(dropoutDesc, handle, dropout, states, stateSi
     """
     require_handle(handle)
     (<Handle> handle).require_alive()
-    as_dropout(dropoutDesc, "dropoutDesc").set(dropout, states, stateSizeInBytes, seed, use_mask, state_evo, rng_mode)
+    cdef DropoutDescriptor desc = check_descriptor(dropoutDesc, DropoutDescriptor, "dropoutDesc")
+    desc.set(dropout, states, stateSizeInBytes, seed, use_mask, state_evo, rng_mode)
 
 
 def miopenSetDropoutDescriptor(dropoutDesc, handle, dropout, states, stateSizeInBytes, seed, use_mask, state_evo,
@@ -193,7 +194,7 @@ def miopenSetDropoutDescriptor(dropoutDesc, handle, dropout, states, stateSizeIn
         Where stateSizeInBytes is too small.
     """
     require_handle(handle)
-    cdef DropoutDescriptor desc = as_dropout(dropoutDesc, "dropoutDesc")
+    cdef DropoutDescriptor desc = check_descriptor(dropoutDesc, DropoutDescriptor, "dropoutDesc")
     cdef DropoutDescriptor trial = DropoutDescriptor(dropout, states, stateSizeInBytes, seed, use_mask, state_evo,
                                                      rng_mode)
     cdef arg_t[1] descriptors = [<arg_t> _PLACES], buffers = [<arg_t> states]
@@ -305,7 +306,7 @@ cdef Plan _plan(Signature signature, bint backward, object handle, object dropou
     desc.require_set()
     cdef int mask = _mask(desc, backward, to_flag(reserve, "reserve"))
     return signature.plan(
-        handle, (desc, x_desc, x_desc, y_desc), mask,
+        handle, (dropout_desc, x_desc, x_desc, y_desc), mask,
         (NO_MASK if mask == DROPOUT_DRAWN else 0) | (NO_STATES if mask == DROPOUT_GIVEN else 0))
 
 

@@ -10,6 +10,7 @@ from libc.string cimport memcpy
 
 from miopyx.values._args cimport to_double, to_epsilon, to_flag, to_int, to_int64, to_member
 from miopyx.engine._binding cimport OWN, workspace_bytes
+from miopyx.values._guard cimport load_double, load_flag, mx_guard, mx_guard_lock, mx_guard_unlock, store_flag
 from miopyx.engine._handle cimport Handle, as_handle
 from miopyx.engine._plan cimport Plan
 from miopyx.problem._fusion cimport FUSED_EPSILON
@@ -163,6 +164,7 @@ cdef class _Object:
 
     cdef readonly bint destroyed
     cdef bint made                 # by a function of this module, not by __new__ alone
+    cdef mx_guard guard            # of objects that are replaced while others take them
 
     def __reduce__(self):
         raise TypeError(f"a {type(self).__name__} is not copied: make another, or save a solution")
@@ -173,7 +175,7 @@ cdef _Object _alive(object given, type kind, str name):
         raise BadParmError("another kind of object", name, given, f"a {kind.__name__}")
     if not (<_Object> given).made:
         raise BadParmError("an object that no function made", name, type(given).__name__, f"a {kind.__name__}")
-    if (<_Object> given).destroyed:
+    if load_flag((<_Object> given).destroyed):
         raise BadParmError(f"{name} was destroyed", name, given, f"a live {kind.__name__}")
     return <_Object> given
 
@@ -182,7 +184,7 @@ cdef int _destroy(object given, type kind, str name) except -1:
     if given is not None:
         if not isinstance(given, kind):
             _alive(given, kind, name)
-        (<_Object> given).destroyed = True
+        store_flag((<_Object> given).destroyed, True)
     return 0
 
 
@@ -468,11 +470,20 @@ cdef class FindSolution(_Object):
 
     cdef Plan plan_on(self, Handle handle):
         """The plan for a handle; it is made once, and anew for another handle."""
-        cdef Plan plan = self.ready
+        cdef Plan plan
+        mx_guard_lock(&self.guard)
+        plan = self.ready
+        mx_guard_unlock(&self.guard)
         if plan is None or plan.handle is not handle:
             plan = _prepared(self, handle)
-            self.ready = plan
+            self.get_ready(plan)
         return plan
+
+    cdef int get_ready(self, Plan plan) except -1:
+        mx_guard_lock(&self.guard)
+        _old, self.ready = self.ready, plan  # goes when the guard does
+        mx_guard_unlock(&self.guard)
+        return 0
 
 
 cdef Plan _prepared(FindSolution s, Handle handle):
@@ -818,7 +829,10 @@ def miopenSetFindOptionPreallocatedWorkspace(options, buffer, size):
     """
     cdef FindOptions o = _alive(options, FindOptions, "options")
     cdef int64_t bytes_ = workspace_bytes(size)
+    mx_guard_lock(&o.guard)
+    _old = o.workspace  # goes when the guard does
     o.workspace, o.workspace_size = buffer, bytes_
+    mx_guard_unlock(&o.guard)
 
 
 def miopenSetFindOptionPreallocatedTensor(options, id, buffer):
@@ -888,8 +902,11 @@ cdef list _find_convolution(Handle handle, FindProblem p, FindOptions o, str sta
     cdef list buffers = []
     cdef int i
     ids = p.takes()[0]
-    if o.workspace is not None or o.workspace_size > 0:
-        workspace, size = o.workspace, min(size, o.workspace_size)
+    mx_guard_lock(&o.guard)
+    workspace, given_size = o.workspace, o.workspace_size
+    mx_guard_unlock(&o.guard)
+    if workspace is not None or given_size > 0:
+        size = min(size, given_size)
     else:
         size = min(size, workspace_of_find(p.direction, handle, t[CONV_X], t[CONV_W], t[CONV_Y], p.operation))
         workspace = handle.empty((size,), "int8") if size else None
@@ -910,8 +927,11 @@ cdef list _find_fused(Handle handle, FindProblem p, FindOptions o, int most, str
     cdef list found = []
     cdef Plan plan
     cdef int64_t limit = o.workspace_limit
-    if o.workspace is not None or o.workspace_size > 0:
-        limit = min(limit, o.workspace_size)
+    mx_guard_lock(&o.guard)
+    workspace, given_size = o.workspace, o.workspace_size
+    mx_guard_unlock(&o.guard)
+    if workspace is not None or given_size > 0:
+        limit = min(limit, given_size)
     failure, only = None, switches.only()
     able = [one for one in fused_candidates(handle, *_fused_parts(p)) if only is None or one[0] in only]
     if not able:
@@ -984,7 +1004,7 @@ def miopenFindSolutions(handle, problem, options, maxSolutions):
     else:
         plan = p.plan(h, None)
         found = [_solution(p, plan.solver, plan.invoker.config, -1.0, plan.workspace, stamp)]
-        (<FindSolution> found[0]).ready = plan
+        (<FindSolution> found[0]).get_ready(plan)
     if o.order != BY_TIME:
         found.sort(key=lambda s: s.workspace)
     return found[:most]
@@ -1089,8 +1109,8 @@ def miopenRunSolution(handle, solution, nInputs, tensors, workspace, workspaceSi
             raise BadParmError("a tensor is missing", "tensors", _name_of(s.ids[j]), "each tensor of the problem")
     data[plan.count] = <PyObject*> workspace
     plan.run_within(data, scalars, size if s.problem.kind == "convolution" else OWN)
-    if plan.handle.profiling:
-        s.time = plan.handle.kernel_time
+    if load_flag(plan.handle.profiling):
+        s.time = load_double(plan.handle.kernel_time)
 
 
 def miopenDestroySolution(solution):
@@ -1107,7 +1127,7 @@ def miopenDestroySolution(solution):
     """
     _destroy(solution, FindSolution, "solution")
     if solution is not None:
-        (<FindSolution> solution).ready = None
+        (<FindSolution> solution).get_ready(None)
 
 
 def miopenSaveSolution(solution):

@@ -6,6 +6,7 @@ convolution.
 """
 
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
 
@@ -16,13 +17,15 @@ from miopyx.engine._invoker cimport Invoker, execute
 from miopyx.engine._plan cimport Plan, make_plan
 from miopyx.problem._activation cimport ActivationDescriptor, as_activation
 from miopyx.problem._descriptors cimport (
-    ConvolutionDescriptor, Descriptor, TensorDescriptor, as_convolution, as_tensor, check_descriptor, next_stamp,
+    ConvolutionDescriptor, Descriptor, TensorDescriptor, as_convolution, as_tensor, begin_setting, check_descriptor,
+    end_setting, next_stamp, seen, stamp_of, the_convolution, the_tensor,
 )
 from miopyx.problem._fusion cimport FUSED_ALPHA, FUSED_BETA, FUSED_EPSILON, FUSED_GAMMA, fuse
 from miopyx.problem._problem cimport (
     FUSED_BIAS, FUSED_MEAN, FUSED_SCALE, FUSED_SHIFT, FUSED_VARIANCE, FUSED_Z, ConvProblem,
 )
 from miopyx.values._args cimport raise_unknown, to_double, to_epsilon, to_flag, to_int, to_int64, to_member
+from miopyx.values._guard cimport load_int64, mx_guard_lock, mx_guard_unlock
 from miopyx.values._learnt cimport learnt
 from miopyx.values._types cimport MX_FORWARD, MX_SCALARS, MX_SLOTS
 
@@ -66,6 +69,16 @@ cdef class _Choice:
 
     cdef Invoker invoker
     cdef int64_t known
+
+
+cdef Invoker _invoker_of(Handle h, _Choice choice, int64_t known):
+    """What was chosen when so much was known, else None."""
+    cdef Invoker invoker = None
+    mx_guard_lock(&h.guard)
+    if choice.known == known:
+        invoker = choice.invoker
+    mx_guard_unlock(&h.guard)
+    return invoker
 
 
 # Convolution, bias, activation
@@ -141,9 +154,10 @@ def miopenConvolutionBiasActivationForward(handle, alpha1, xDesc, x, wDesc, w, c
     cdef double scalars[MX_SCALARS]
     cdef call_t call
     cdef int64_t size = workspace_bytes(workspaceSizeInBytes, "workspaceSizeInBytes")
-    cdef int64_t number = _call(algorithm, size), known = learnt
+    cdef int64_t number = _call(algorithm, size), known = load_int64(learnt)
     cdef ConvProblem problem
     cdef _Choice choice
+    cdef Invoker invoker = None
     memset(scalars, 0, sizeof(scalars))
     scalars[0] = 1.0 if alpha1 is None else to_double(alpha1, "alpha1")
     scalars[1] = 0.0 if alpha2 is None else to_double(alpha2, "alpha2")
@@ -151,21 +165,30 @@ def miopenConvolutionBiasActivationForward(handle, alpha1, xDesc, x, wDesc, w, c
     stamp[0], stamp[1], stamp[2], stamp[3], stamp[4] = xd.stamp, wd.stamp, cd.stamp, ad.stamp, yd.stamp
     stamp[5], stamp[6] = 0 if zd is None else zd.stamp, 0 if bd is None else bd.stamp
     choice = recall(h, stamp, 7, number)
-    if choice is None or choice.known != known:
+    if choice is not None:
+        invoker = _invoker_of(h, choice, known)
+    if invoker is None:
         problem = _problem(h, xd, wd, cd, zd, bd, None, ad.number, yd)
         choice = h.remember(stamp, 7, number, number, problem.data, problem.size)
         if choice is None:
             choice = _Choice()
-            choice.invoker, choice.known = _best(h, problem, algorithm, size), known
+            invoker = _best(h, problem, algorithm, size)
+            choice.invoker, choice.known = invoker, known
             h.keep(problem, number, choice)
-        elif choice.known != known:  # a Find may have measured since
-            choice.invoker, choice.known = _best(h, problem, algorithm, size), known
+        else:
+            invoker = _invoker_of(h, choice, known)
+            if invoker is None:  # a Find may have measured since
+                invoker = _best(h, problem, algorithm, size)
+                mx_guard_lock(&h.guard)
+                _old = choice.invoker  # goes when the guard does
+                choice.invoker, choice.known = invoker, known
+                mx_guard_unlock(&h.guard)
     order[0], order[4] = (SLOT_Y, SLOT_X) if cd.mode == TRANSPOSE else (SLOT_X, SLOT_Y)
     order[1], order[2], order[3] = SLOT_W, -1 if zd is None else FUSED_Z, -1 if bd is None else FUSED_BIAS
     data[0], data[1], data[2], data[3] = <PyObject*> x, <PyObject*> w, <PyObject*> z, <PyObject*> bias
     data[4], data[5] = <PyObject*> y, <PyObject*> workspace
     call.order, call.count, call.data, call.workspace_size = order, 5, data, size
-    execute(h, choice.invoker, &call, _NAMES, scalars, None)
+    execute(h, invoker, &call, _NAMES, scalars, None)
 
 
 cdef bytes _numbers(ActivationDescriptor activ):
@@ -173,18 +196,32 @@ cdef bytes _numbers(ActivationDescriptor activ):
     return (<const unsigned char*> numbers)[:sizeof(numbers)]
 
 
+cdef list _placed(tuple descriptors, list places):
+    return [None if place is None else descriptors[place] for place in places]
+
+
 def plan_bias_activation(handle, x_desc, w_desc, conv_desc, z_desc, bias_desc, activation_desc, y_desc,
                          solution_id=None, workspace_limit=None, norm_desc=None, epsilon=1e-5):
     """Body of Handle.convolution_bias_activation_forward."""
     cdef Handle h = as_handle(handle)
-    cdef TensorDescriptor x = as_tensor(x_desc, "x_desc"), w = as_tensor(w_desc, "w_desc")
-    cdef TensorDescriptor y = as_tensor(y_desc, "y_desc")
-    cdef TensorDescriptor z = None if z_desc is None else as_tensor(z_desc, "z_desc")
-    cdef TensorDescriptor bias = None if bias_desc is None else as_tensor(bias_desc, "bias_desc")
-    cdef TensorDescriptor norm = None if norm_desc is None else as_tensor(norm_desc, "norm_desc")
-    cdef ConvolutionDescriptor conv = as_convolution(conv_desc, "conv_desc")
-    cdef ActivationDescriptor activ = as_activation(activation_desc, "activation_desc")
-    cdef ConvProblem problem = _problem(h, x, w, conv, z, bias, norm, activ.number, y)
+    cdef dict kept = {}  # a descriptor that stands in several places is watched once
+    cdef dict given = {  # in the order in which they are checked
+        "x_desc": the_tensor(x_desc, "x_desc"), "w_desc": the_tensor(w_desc, "w_desc"),
+        "y_desc": the_tensor(y_desc, "y_desc"), "z_desc": None if z_desc is None else the_tensor(z_desc, "z_desc"),
+        "bias_desc": None if bias_desc is None else the_tensor(bias_desc, "bias_desc"),
+        "norm_desc": None if norm_desc is None else the_tensor(norm_desc, "norm_desc"),
+        "conv_desc": the_convolution(conv_desc, "conv_desc"),
+        "activation_desc": check_descriptor(activation_desc, ActivationDescriptor, "activation_desc")}
+    cdef list order = ["x_desc", "w_desc", "conv_desc", "z_desc", "bias_desc", "norm_desc", "activation_desc", "y_desc"]
+    for name in order:
+        if given[name] is not None:
+            kept.setdefault(id(given[name]), (given[name], name))
+    cdef tuple watched = tuple([desc for desc, _ in kept.values()])
+    cdef tuple now = tuple([seen(desc) for desc in watched])
+    cdef dict place = {number: at for at, number in enumerate(kept)}
+    cdef list places = [None if given[name] is None else place[id(given[name])] for name in order]
+    x, w, conv, z, bias, norm, activ, y = _placed(now, places)
+    cdef ConvProblem problem = _problem(h, x, w, conv, z, bias, norm, (<ActivationDescriptor> activ).number, y)
     cdef Invoker invoker
     cdef Plan plan
     cdef list names = ["x", "w"], slots = [SLOT_X, SLOT_W]
@@ -203,10 +240,12 @@ def plan_bias_activation(handle, x_desc, w_desc, conv_desc, z_desc, bias_desc, a
                                f">= {chosen.workspace}")
         invoker = preparing.invoker(h, chosen.offer)
 
-    def identity():
-        cdef ConvProblem now = ConvProblem(MX_FORWARD, x, w, y, conv, math)
-        fuse(now, activ.number, z, bias, norm)
-        return now.transposed, now.key, _numbers(activ)
+    def identity(now):
+        cdef ConvProblem new
+        x, w, conv, z, bias, norm, activ, y = _placed(now, places)
+        new = ConvProblem(MX_FORWARD, x, w, y, conv, math)
+        fuse(new, (<ActivationDescriptor> activ).number, z, bias, norm)
+        return new.transposed, new.key, _numbers(activ)
 
     def explaining():
         from miopyx.choose.explain import explain
@@ -223,17 +262,13 @@ def plan_bias_activation(handle, x_desc, w_desc, conv_desc, z_desc, bias_desc, a
     slots.append(SLOT_Y)
     if problem.transposed:
         slots = [SLOT_Y, *slots[1:len(slots) - 1], SLOT_X]
-    kept = {}  # a descriptor that stands in several places is watched once
-    for desc, name in ((x, "x_desc"), (w, "w_desc"), (conv, "conv_desc"), (z, "z_desc"), (bias, "bias_desc"),
-                       (norm, "norm_desc"), (activ, "activation_desc"), (y, "y_desc")):
-        if desc is not None:
-            kept.setdefault(id(desc), (desc, name))
-    plan = make_plan(h, invoker, (*names, "y", "workSpace"), tuple([desc for desc, _ in kept.values()]),
+    plan = make_plan(h, invoker, (*names, "y", "workSpace"), watched, now,
                      tuple([name for _, name in kept.values()]), identity, explaining,
                      (("alpha1", 1.0), ("alpha2", 0.0 if z is None else 1.0)))
     plan.default[FUSED_EPSILON] = epsilon
-    plan.default[FUSED_ALPHA], plan.default[FUSED_BETA] = activ.alpha, activ.beta
-    plan.default[FUSED_GAMMA] = activ.gamma
+    numbers = <ActivationDescriptor> activ
+    plan.default[FUSED_ALPHA], plan.default[FUSED_BETA] = numbers.alpha, numbers.beta
+    plan.default[FUSED_GAMMA] = numbers.gamma
     plan.count = len(slots)
     for i in range(plan.count):
         plan.order[i] = slots[i]
@@ -344,8 +379,17 @@ cdef class FusionPlanDescriptor(Descriptor):
         cdef FusionOperator op = FusionOperator.__new__(FusionOperator)
         op.kind, op.descriptor, op.mode, op.index = kind, descriptor, mode, len(self.operators)
         self.operators.append(op)
-        self.stamp, self.compiled = next_stamp(), None
+        begin_setting(self)
+        _old, self.compiled = self.compiled, None  # goes when the guard does
+        end_setting(self)
         return op
+
+    cdef int hold(self) noexcept:
+        Py_INCREF(self.input)
+        Py_INCREF(self.operators)
+        Py_INCREF(self.norm)
+        Py_INCREF(self.compiled)
+        return 0
 
     cdef FusionOperator find(self, int kind):
         cdef FusionOperator op
@@ -712,7 +756,10 @@ def miopenCompileFusionPlan(handle, fusePlanDesc):
         return
     problem = plan.problem(h, plan.input, None)
     h.keep(problem, call, _best(h, problem, plan.algorithm, OWN))  # again, too: Find may have measured since
-    plan.compiled = tuple(_algorithms(h, plan))
+    new = tuple(_algorithms(h, plan))
+    mx_guard_lock(&plan.guard)
+    _old, plan.compiled = plan.compiled, new  # goes when the guard does
+    mx_guard_unlock(&plan.guard)
 
 
 cdef int _compile_norm(Handle h, FusionPlanDescriptor plan) except -1:
@@ -801,7 +848,7 @@ def miopenFusionPlanConvolutionGetAlgo(fusePlanDesc, requestAlgoCount):
     if count < 1:
         raise BadParmError("no algorithms requested", "requestAlgoCount", count, ">= 1")
     _require_convolution(plan)
-    numbers = plan.compiled
+    numbers = (<FusionPlanDescriptor> seen(plan)).compiled
     if numbers is None:
         numbers = sorted({solver.algorithm for solver in registry.CONV if solver.direction == MX_FORWARD})
     return [enums.miopenConvFwdAlgorithm_t(number) for number in numbers[:count]]
@@ -825,7 +872,9 @@ def miopenFusionPlanConvolutionSetAlgo(fusePlanDesc, algo):
     cdef FusionPlanDescriptor plan = _plan_of(fusePlanDesc)
     cdef int algorithm = _algorithm(algo)
     _require_convolution(plan)
-    plan.algorithm, plan.stamp = algorithm, next_stamp()
+    begin_setting(plan)
+    plan.algorithm = algorithm
+    end_setting(plan)
 
 
 cdef class OperatorArgs(Descriptor):
@@ -837,6 +886,10 @@ cdef class OperatorArgs(Descriptor):
 
     def __cinit__(self, *args):
         self.given = {}
+
+    cdef int hold(self) noexcept:
+        Py_INCREF(self.given)
+        return 0
 
     cdef str described(self):
         return f"OperatorArgs({', '.join([repr(op) for op in self.given])})"
@@ -1095,10 +1148,13 @@ cdef int _execute_norm(object handle, FusionPlanDescriptor plan, object xd, obje
             handle, op.mode, 1.0, 0.0, xd, x, yd, y, op.descriptor, op.descriptor, op.descriptor, op.descriptor,
             *buffers.values(), *numbers.values(), activ)
         return 0
-    if plan.norm is None:
-        plan.norm = d
+    if (<FusionPlanDescriptor> seen(plan)).norm is None:
         _derive(d, plan.input, op.mode)
-    d = plan.norm
+        mx_guard_lock(&plan.guard)
+        if plan.norm is None:
+            plan.norm = d
+        mx_guard_unlock(&plan.guard)
+    d = (<FusionPlanDescriptor> seen(plan)).norm
     if op.kind == NORM_TRAINING:
         _norm_training(handle, op.mode, 1.0, 0.0, xd, x, yd, y, d, d, d, d, *given, activ)
         return 0
@@ -1191,7 +1247,7 @@ def miopenExecuteFusionPlan(handle, fusePlanDesc, inputDesc, input, outputDesc, 
         _require_input(plan, xd)
         _execute_norm(h, plan, xd, input, yd, output, given)
         return
-    stamp[0], stamp[1], stamp[2] = plan.stamp, xd.stamp, yd.stamp
+    stamp[0], stamp[1], stamp[2] = stamp_of(plan), xd.stamp, yd.stamp
     invoker = recall(h, stamp, 3, number)
     if invoker is None:
         plan.require_supported()

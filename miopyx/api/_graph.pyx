@@ -9,6 +9,7 @@ from libc.stdint cimport int64_t
 from miopyx.engine._handle cimport Handle, as_handle
 from miopyx.problem._descriptors cimport TensorDescriptor
 from miopyx.values._args cimport to_double, to_flag, to_int64, to_member
+from miopyx.values._guard cimport load_flag, mx_guard, mx_guard_lock, mx_guard_unlock, store_flag
 
 import numpy as np
 
@@ -366,20 +367,30 @@ def miopenBackendFinalize(descriptor):
         For a graph that nothing runs, and an execution plan that no solver can prepare.
     """
     cdef BackendDescriptor d = _alive(descriptor, "descriptor")
-    if d.finalized:
+    if load_flag(d.finalized):
         raise NotInitializedError("finalised already", "descriptor", d, "once")
     for name, (_, _, rest) in _SCHEMA[d.kind].items():
         needed = rest is None or (isinstance(rest, str) and rest not in (OPTIONAL, DERIVED))
         if needed and name not in d.values:
             raise BadParmError("an attribute is missing", "descriptor", f"MIOPEN_ATTR_{name}",
                                "one set by miopenBackendSetAttribute")
-    taken = _taken(d)
+    taken, made = _taken(d), None
     finish = _FINISH.get(d.kind)
     if finish is not None:
         taken.made = finish(taken)
         # A caller may set the descriptor that a tensor lends.
-        d.made = finish(taken) if d.kind == "TENSOR" else taken.made
-    d.taken, d.finalized = taken, True
+        made = finish(taken) if d.kind == "TENSOR" else taken.made
+    mx_guard_lock(&_guard)
+    already = d.finalized
+    if not already:
+        d.made, d.taken = made, taken
+        store_flag(d.finalized, True)
+    mx_guard_unlock(&_guard)
+    if already:  # by another thread, meanwhile
+        raise NotInitializedError("finalised already", "descriptor", d, "once")
+
+
+cdef mx_guard _guard  # of what finalising sets
 
 
 cdef BackendDescriptor _taken(BackendDescriptor d):

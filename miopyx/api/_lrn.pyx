@@ -4,7 +4,7 @@ Names and argument order are the header's; output pointers became return values 
 """
 
 from miopyx.values._args cimport to_double, to_flag
-from miopyx.problem._descriptors cimport as_tensor
+from miopyx.problem._descriptors cimport as_tensor, check_descriptor
 from miopyx.values._types cimport MX_LRN_BACKWARD, MX_LRN_FORWARD, MX_SCALARS
 from miopyx.problem._lrn cimport LRN_DX, LRN_DY, LRN_SCALES, LRN_X, LRN_Y, LRNDescriptor, as_lrn, workspace_bytes
 from ._operation cimport Signature, arg_t, require_handle
@@ -49,7 +49,8 @@ def miopenSetLRNDescriptor(lrnDesc, mode, lrnN, lrnAlpha, lrnBeta, lrnK):
     BadParmError
         For an unknown mode or a number out of range; the descriptor stays as it was.
     """
-    as_lrn(lrnDesc, "lrnDesc").set(mode, lrnN, lrnAlpha, lrnBeta, lrnK)
+    cdef LRNDescriptor desc = check_descriptor(lrnDesc, LRNDescriptor, "lrnDesc")
+    desc.set(mode, lrnN, lrnAlpha, lrnBeta, lrnK)
 
 
 def miopenGetLRNDescriptor(lrnDesc):
@@ -69,7 +70,7 @@ def miopenGetLRNDescriptor(lrnDesc):
     BadParmError
         For anything but an LRNDescriptor that was set and not destroyed.
     """
-    cdef LRNDescriptor desc = as_lrn(lrnDesc, "lrnDesc")
+    cdef LRNDescriptor desc = as_lrn(lrnDesc, "lrnDesc").copied()  # of one moment
     desc.require_set()
     return desc.mode, desc.n_set, desc.alpha_set, desc.beta_set, desc.k_set
 

@@ -6,6 +6,7 @@ Names and argument order are the header's; output pointers became return values 
 from miopyx.engine._handle cimport Handle, as_handle
 from miopyx.engine._invoker cimport Invoker
 from miopyx.engine._plan cimport Plan, make_plan
+from miopyx.problem._descriptors cimport check_descriptor
 from miopyx.problem._mha cimport MhaDescriptor, as_mha
 from miopyx.problem._problem cimport Problem
 from ._operation cimport explaining_of, invoker_of
@@ -32,7 +33,8 @@ def miopenSetMhaDescriptor(mhaDesc, scale):
     BadParmError
         For what is no real number; the descriptor stays as it was.
     """
-    as_mha(mhaDesc, "mhaDesc").set(scale)
+    cdef MhaDescriptor desc = check_descriptor(mhaDesc, MhaDescriptor, "mhaDesc")
+    desc.set(scale)
 
 
 def miopenGetMhaDescriptor(mhaDesc):
@@ -65,8 +67,8 @@ def plan_mha(handle, backward, scale, tensors):
     cdef Plan plan
     cdef int i
     slots = BACKWARD_SLOTS if backward else FORWARD_SLOTS
-    plan = make_plan(h, invoker, (*slots, "workSpace"), (), (), lambda: problem.key, explaining_of(h, problem, invoker),
-                     (("mask", 0.0), ("scale", scale)))
+    plan = make_plan(h, invoker, (*slots, "workSpace"), (), (), (), lambda now: problem.key,
+                     explaining_of(h, problem, invoker), (("mask", 0.0), ("scale", scale)))
     plan.count = len(slots)
     for i, (name, slot) in enumerate(slots.items()):
         plan.order[i] = slot if name in tensors else -1

@@ -13,7 +13,8 @@ from miopyx.engine._handle cimport OPERATION, STAMPS, Handle, as_handle, memo_mi
 from miopyx.engine._binding cimport OWN, call_t
 from miopyx.engine._invoker cimport Invoker, execute
 from miopyx.engine._plan cimport Plan, make_plan
-from miopyx.problem._descriptors cimport Descriptor, TensorDescriptor, check_descriptor
+from miopyx.problem._descriptors cimport Descriptor, TensorDescriptor, check_descriptor, seen, stamp_of
+from miopyx.values._guard cimport MX_NO_GIL, load_flag
 from miopyx.problem._problem cimport Problem
 from miopyx.values._types cimport MX_SCALARS, MX_SLOTS
 
@@ -113,11 +114,14 @@ cdef class Signature:
         names = [re.sub("[A-Z]", lambda m: f"_{m[0].lower()}", name) for name in self.descriptor_names]
         for descriptor, kind, name in zip(descriptors, self.kinds, names):
             kept.setdefault(id(check_descriptor(descriptor, kind, name)), (descriptor, name))
-        problem = self.problem_of(flags, *descriptors)
+        watched = tuple([descriptor for descriptor, _ in kept.values()])
+        now = tuple([seen(descriptor) for descriptor in watched])
+        place = {number: i for i, number in enumerate(kept)}
+        places = tuple([place[id(descriptor)] for descriptor in descriptors])
+        problem = self.problem_of(flags, *[now[i] for i in places])
         invoker = invoker_of(h, problem)
-        plan = make_plan(h, invoker, self.names, tuple([descriptor for descriptor, _ in kept.values()]),
-                         tuple([name for _, name in kept.values()]), _identity(self.problem_of, flags, descriptors),
-                         explaining_of(h, problem, invoker), self.numbers)
+        plan = make_plan(h, invoker, self.names, watched, now, tuple([name for _, name in kept.values()]),
+                         _identity(self.problem_of, flags, places), explaining_of(h, problem, invoker), self.numbers)
         plan.count = self.buffers
         while plan.count > self.buffers - self.optional and left_out >> (plan.count - 1) & 1:
             plan.count -= 1
@@ -138,9 +142,9 @@ cdef inline object _find(Signature s, Handle handle, arg_t* descriptors, int64_t
             stamp[i] = ~<uint64_t> 0  # no descriptor's
             h = memo_mix(h, stamp[i])
             continue
-        if Py_TYPE(descriptors[i]) != s.kind[i] or (<Descriptor> descriptors[i]).destroyed:
+        if Py_TYPE(descriptors[i]) != s.kind[i] or load_flag((<Descriptor> descriptors[i]).destroyed):
             check_descriptor(<object> descriptors[i], s.kinds[i], s.descriptor_names[i])
-        stamp[i] = (<Descriptor> descriptors[i]).stamp
+        stamp[i] = stamp_of(<Descriptor> descriptors[i])
         h = memo_mix(h, stamp[i])
     found = recall_by(handle, h, stamp, count, call)
     if found is None:
@@ -148,11 +152,14 @@ cdef inline object _find(Signature s, Handle handle, arg_t* descriptors, int64_t
     return found
 
 
-cdef Invoker _prepare(Signature s, Handle handle, arg_t* descriptors, const uint64_t* stamp, int64_t flags,
-                      int64_t call):
+cdef Invoker _prepare(Signature s, Handle handle, arg_t* descriptors, uint64_t* stamp, int64_t flags, int64_t call):
     cdef int i
     handle.require_alive()
-    given = [<object> descriptors[i] for i in range(s.descriptors)]
+    given = [seen(<object> descriptors[i]) for i in range(s.descriptors)]
+    if MX_NO_GIL:
+        for i in range(s.descriptors):
+            if given[i] is not None:
+                stamp[i] = (<Descriptor> given[i]).stamp
     return prepare(handle, s.problem_of(flags, *given), stamp, s.descriptors, call)
 
 
@@ -173,9 +180,9 @@ cdef int launch(Handle handle, Invoker invoker, const int* order, int count, PyO
     return execute(handle, invoker, &call, names, scalars, None)
 
 
-cdef object _identity(object problem_of, int64_t flags, tuple descriptors):
-    def identity():
-        return problem_of(flags, *descriptors).key
+cdef object _identity(object problem_of, int64_t flags, tuple places):
+    def identity(now):
+        return problem_of(flags, *[now[i] for i in places]).key
     return identity
 
 

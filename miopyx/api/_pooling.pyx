@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 
 from miopyx.values._args cimport checked_mul, to_flag, to_int
-from miopyx.problem._descriptors cimport MAX_DIMS, TensorDescriptor, as_tensor
+from miopyx.problem._descriptors cimport MAX_DIMS, TensorDescriptor, as_tensor, check_descriptor
 from miopyx.engine._binding cimport workspace_bytes
 from miopyx.values._types cimport MX_POOLING_BACKWARD, MX_POOLING_FORWARD, MX_SCALARS
 from miopyx.problem._pooling cimport (
@@ -55,7 +55,7 @@ def miopenSetPoolingIndexType(poolDesc, index_type):
     BadParmError
         For an unknown type.
     """
-    set_index_type(as_pooling(poolDesc, "poolDesc"), index_type)
+    set_index_type(check_descriptor(poolDesc, PoolingDescriptor, "poolDesc"), index_type)
 
 
 def miopenGetPoolingIndexType(poolDesc):
@@ -88,7 +88,7 @@ def miopenSetPoolingWorkSpaceIndexMode(poolDesc, workspace_index):
     BadParmError
         For an unknown mode.
     """
-    set_index_mode(as_pooling(poolDesc, "poolDesc"), workspace_index)
+    set_index_mode(check_descriptor(poolDesc, PoolingDescriptor, "poolDesc"), workspace_index)
 
 
 def miopenGetPoolingWorkSpaceIndexMode(poolDesc):
@@ -126,8 +126,9 @@ def miopenSet2dPoolingDescriptor(poolDesc, mode, windowHeight, windowWidth, pad_
     BadParmError
         For an unknown mode or a number out of range; the descriptor stays as it was.
     """
-    set_pooling(as_pooling(poolDesc, "poolDesc"), 2, mode, (windowHeight, windowWidth), (pad_h, pad_w),
-                (stride_h, stride_w), names=("windowHeight, windowWidth", "pad_h, pad_w", "stride_h, stride_w", "", ""))
+    set_pooling(check_descriptor(poolDesc, PoolingDescriptor, "poolDesc"), 2, mode, (windowHeight, windowWidth),
+                (pad_h, pad_w), (stride_h, stride_w),
+                names=("windowHeight, windowWidth", "pad_h, pad_w", "stride_h, stride_w", "", ""))
 
 
 def miopenGet2dPoolingDescriptor(poolDesc):
@@ -147,7 +148,7 @@ def miopenGet2dPoolingDescriptor(poolDesc):
     BadParmError
         Where the descriptor was never set, or is not 2-D.
     """
-    cdef PoolingDescriptor desc = as_pooling(poolDesc, "poolDesc")
+    cdef PoolingDescriptor desc = as_pooling(poolDesc, "poolDesc").copied()  # of one moment
     if desc.spatial != 2:
         desc.require_set("poolDesc")
         raise BadParmError("not a two-dimensional pooling", "poolDesc", desc.spatial, 2)
@@ -183,8 +184,8 @@ def miopenSetNdPoolingDescriptor(poolDesc, mode, nbDims, windowDimA, padA, strid
     BadParmError
         For an unknown mode or a number out of range; the descriptor stays as it was.
     """
-    set_pooling(as_pooling(poolDesc, "poolDesc"), nbDims, mode, windowDimA, padA, stridesA, dilationA, endPadA,
-                ceil_mode, divisor_override)
+    set_pooling(check_descriptor(poolDesc, PoolingDescriptor, "poolDesc"), nbDims, mode, windowDimA, padA, stridesA,
+                dilationA, endPadA, ceil_mode, divisor_override)
 
 
 def miopenGetNdPoolingDescriptor(poolDesc, nbDimsRequested):
@@ -202,7 +203,7 @@ def miopenGetNdPoolingDescriptor(poolDesc, nbDimsRequested):
     BadParmError
         Where fewer than 0 are.
     """
-    cdef PoolingDescriptor desc = as_pooling(poolDesc, "poolDesc")
+    cdef PoolingDescriptor desc = as_pooling(poolDesc, "poolDesc").copied()  # of one moment
     cdef int n = to_int(nbDimsRequested, "nbDimsRequested")
     if n > desc.spatial:
         raise UnknownError("more dimensions than the descriptor has", "nbDimsRequested", n, desc.spatial)

@@ -9,7 +9,7 @@ from miopyx.engine._binding cimport workspace_bytes
 from miopyx.engine._handle cimport Handle
 from miopyx.engine._plan cimport Plan
 from miopyx.values._args cimport raise_unknown, to_double, to_int, to_int64, to_member
-from miopyx.problem._descriptors cimport as_tensor
+from miopyx.problem._descriptors cimport as_tensor, check_descriptor
 from miopyx.values._types cimport MX_REDUCE, MX_SCALARS
 from miopyx.problem._reduce cimport (
     REDUCE_A, REDUCE_ADD, REDUCE_C, REDUCE_INDEX, REDUCE_MAX, REDUCE_MIN, REDUCE_MUL, ReduceTensorDescriptor, as_reduce,
@@ -111,7 +111,8 @@ def miopenSetReduceTensorDescriptor(reduceTensorDesc, reduceTensorOp, reduceTens
     UnknownError
         For indices of another type.  The descriptor stays as it was.
     """
-    as_reduce(reduceTensorDesc, "reduceTensorDesc").set(
+    cdef ReduceTensorDescriptor desc = check_descriptor(reduceTensorDesc, ReduceTensorDescriptor, "reduceTensorDesc")
+    desc.set(
         reduceTensorOp, reduceTensorCompType, reduceTensorNanOpt, reduceTensorIndices, reduceTensorIndicesType)
 
 
@@ -132,7 +133,7 @@ def miopenGetReduceTensorDescriptor(reduceTensorDesc):
     BadParmError
         For anything but a ReduceTensorDescriptor that was set and not destroyed.
     """
-    cdef ReduceTensorDescriptor desc = as_reduce(reduceTensorDesc, "reduceTensorDesc")
+    cdef ReduceTensorDescriptor desc = as_reduce(reduceTensorDesc, "reduceTensorDesc").copied()  # of one moment
     desc.require_set()
     return desc.op, desc.comp_type, desc.nan_propagation, desc.indices, desc.indices_type
 

@@ -9,7 +9,10 @@ from miopyx.engine._binding cimport workspace_bytes
 from miopyx.engine._handle cimport Handle, as_handle
 from miopyx.engine._invoker cimport Invoker
 from miopyx.engine._plan cimport Plan, make_plan
-from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor, to_data_type, type_size
+from miopyx.problem._descriptors cimport (
+    TensorDescriptor, as_tensor, check_descriptor, seen, stamp_of, the_tensor, to_data_type, type_size,
+)
+from miopyx.problem._dropout cimport DropoutDescriptor
 from miopyx.problem._rnn cimport (
     RNN_CX, RNN_CY, RNN_DCX, RNN_DHX, RNN_DW, RNN_DX, RNN_DY, RNN_HX, RNN_HY, RNN_LSTM, RNN_RESERVE,
     RNN_STATES, RNN_TABLE, RNN_W, RNN_X, RNN_Y, RNNDescriptor, RNNProblem, SeqTensorDescriptor, as_rnn,
@@ -133,7 +136,8 @@ def miopenSetRNNDescriptor(rnnDesc, hsize, nlayers, inMode, direction, rnnMode, 
     MIOpenNotImplementedError
         For another type.
     """
-    as_rnn(rnnDesc, "rnnDesc").set(hsize, nlayers, None, inMode, direction, rnnMode, biasMode, algo, dataType)
+    cdef RNNDescriptor desc = check_descriptor(rnnDesc, RNNDescriptor, "rnnDesc")
+    desc.set(hsize, nlayers, None, inMode, direction, rnnMode, biasMode, algo, dataType)
 
 
 def miopenSetRNNDescriptor_V2(rnnDesc, hsize, nlayers, dropoutDesc, inMode, direction, rnnMode, biasMode, algo,
@@ -154,7 +158,8 @@ def miopenSetRNNDescriptor_V2(rnnDesc, hsize, nlayers, dropoutDesc, inMode, dire
     BadParmError, MIOpenNotImplementedError
         As miopenSetRNNDescriptor; and for a dropout descriptor that was never set.
     """
-    as_rnn(rnnDesc, "rnnDesc").set(hsize, nlayers, dropoutDesc, inMode, direction, rnnMode, biasMode, algo, dataType)
+    cdef RNNDescriptor desc = check_descriptor(rnnDesc, RNNDescriptor, "rnnDesc")
+    desc.set(hsize, nlayers, dropoutDesc, inMode, direction, rnnMode, biasMode, algo, dataType)
 
 
 def miopenCreateSeqTensorDescriptor():
@@ -205,7 +210,7 @@ def miopenSetRNNDataSeqTensorDescriptor(seqTensorDesc, dataType, layout, maxSequ
     MIOpenNotImplementedError
         For another type than float16, bfloat16, float32 and float64.
     """
-    cdef SeqTensorDescriptor desc = as_sequences(seqTensorDesc, "seqTensorDesc")
+    cdef SeqTensorDescriptor desc = check_descriptor(seqTensorDesc, SeqTensorDescriptor, "seqTensorDesc")
     if paddingMarker is not None:
         raise BadParmError("not used", "paddingMarker", paddingMarker, None)
     if sequenceLenArray is None:
@@ -232,7 +237,7 @@ def miopenGetRNNDataSeqTensorDescriptor(seqTensorDesc, sequenceLenArrayLimit):
     BadParmError
         For anything but a SeqTensorDescriptor that was set and not destroyed, and a limit below 0.
     """
-    cdef SeqTensorDescriptor desc = as_sequences(seqTensorDesc, "seqTensorDesc")
+    cdef SeqTensorDescriptor desc = as_sequences(seqTensorDesc, "seqTensorDesc").copied()  # of one moment
     cdef int64_t limit
     desc.require_set("seqTensorDesc")
     limit = desc.batch if sequenceLenArrayLimit is None else to_int64(sequenceLenArrayLimit, "sequenceLenArrayLimit")
@@ -255,7 +260,7 @@ def miopenSetRNNPaddingMode(rnnDesc, paddingMode):
     BadParmError
         For an unknown member, and a descriptor that was never set.
     """
-    as_rnn(rnnDesc, "rnnDesc").set_padding_mode(paddingMode)
+    (<RNNDescriptor> check_descriptor(rnnDesc, RNNDescriptor, "rnnDesc")).set_padding_mode(paddingMode)
 
 
 def miopenGetRNNPaddingMode(rnnDesc):
@@ -480,8 +485,8 @@ def miopenGetRNNParamsDescriptor(handle, rnnDesc, xDesc, wDesc, dtype):
         As miopenGetRNNParamsSize.
     """
     require_handle(handle)
-    cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
-    cdef TensorDescriptor w = as_tensor(wDesc, "wDesc")
+    cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc").copied()  # of one moment
+    cdef TensorDescriptor w = the_tensor(wDesc, "wDesc")
     cdef int64_t total, row = (desc.direction + 1) * rnn_gates(desc.mode) * <int64_t> desc.hidden
     total = _parameters(desc, xDesc, dtype)
     _set_matrix(w, desc.type, total // row, row)
@@ -672,7 +677,7 @@ def miopenGetRNNLayerParam(handle, rnnDesc, layer, xDesc, wDesc, w, paramID, par
     """
     require_handle(handle)
     cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
-    cdef TensorDescriptor out = as_tensor(paramDesc, "paramDesc")
+    cdef TensorDescriptor out = the_tensor(paramDesc, "paramDesc")
     cdef int64_t vector = _vector(desc, xDesc, "xDesc"), columns = 0, start
     _require_parameters(desc, wDesc, vector)
     start = desc.matrix_offset(vector, to_int64(layer, "layer"), to_int64(paramID, "paramID"), &columns)
@@ -704,7 +709,7 @@ def miopenGetRNNLayerBias(handle, rnnDesc, layer, xDesc, wDesc, w, biasID, biasD
     """
     require_handle(handle)
     cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
-    cdef TensorDescriptor out = as_tensor(biasDesc, "biasDesc")
+    cdef TensorDescriptor out = the_tensor(biasDesc, "biasDesc")
     cdef int64_t vector = _vector(desc, xDesc, "xDesc"), start
     _require_parameters(desc, wDesc, vector)
     start = desc.bias_offset(vector, to_int64(layer, "layer"), to_int64(biasID, "biasID"))
@@ -736,7 +741,7 @@ def miopenGetRNNLayerParamOffset(rnnDesc, layer, xDesc, paramID, paramDesc):
         As miopenGetRNNLayerParam.
     """
     cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
-    cdef TensorDescriptor out = as_tensor(paramDesc, "paramDesc")
+    cdef TensorDescriptor out = the_tensor(paramDesc, "paramDesc")
     cdef int64_t columns = 0
     start = desc.matrix_offset(_vector(desc, xDesc, "xDesc"), to_int64(layer, "layer"), to_int64(paramID, "paramID"),
                                &columns)
@@ -767,7 +772,7 @@ def miopenGetRNNLayerBiasOffset(rnnDesc, layer, xDesc, biasID, biasDesc):
         As miopenGetRNNLayerBias.
     """
     cdef RNNDescriptor desc = as_rnn(rnnDesc, "rnnDesc")
-    cdef TensorDescriptor out = as_tensor(biasDesc, "biasDesc")
+    cdef TensorDescriptor out = the_tensor(biasDesc, "biasDesc")
     start = desc.bias_offset(_vector(desc, xDesc, "xDesc"), to_int64(layer, "layer"), to_int64(biasID, "biasID"))
     _set_matrix(out, desc.type, desc.hidden, 0)
     return start
@@ -913,7 +918,8 @@ cdef int _forward(object handle, RNNDescriptor desc, bint training, SeqTensorDes
     cdef RNNProblem problem = rnn_problem(
         MX_RNN_FORWARD, desc, x_desc, y_desc, training, _given(hx, cx, hy, cy, desc.mode == RNN_LSTM),
         _flat(x, 2, FLAT_X) | _flat(y, 2, FLAT_Y) | _flat(w, 1, FLAT_W))
-    cdef object table = _table(h, x_desc), states = None if desc.dropout is None else desc.dropout.states_set
+    cdef DropoutDescriptor drop = <DropoutDescriptor> seen(desc.dropout)
+    cdef object table = _table(h, x_desc), states = None if drop is None else drop.states_set
     cdef arg_t[11] buffers = [<arg_t> x, <arg_t> w, <arg_t> hx, <arg_t> cx, <arg_t> y, <arg_t> hy, <arg_t> cy,
                               <arg_t> kept, <arg_t> table, <arg_t> states, <arg_t> space]
     if training:
@@ -1303,12 +1309,15 @@ cdef unsigned _flat_w(RNNDescriptor desc, object w_desc, SeqTensorDescriptor x) 
     x.require_set("x_desc")
     desc.require_set()
     _require_parameters(desc, as_tensor(w_desc, "w_desc"), x.vector)
-    return FLAT_W if (<TensorDescriptor> w_desc).ndim == 1 else 0
+    return FLAT_W if as_tensor(w_desc, "w_desc").ndim == 1 else 0
 
 
-cdef Plan _plan(object handle, int what, RNNDescriptor desc, SeqTensorDescriptor x, SeqTensorDescriptor y,
+cdef Plan _plan(object handle, int what, tuple given, RNNDescriptor desc, SeqTensorDescriptor x, SeqTensorDescriptor y,
                 object w_desc, bint training, unsigned has, tuple names, const int* order):
+    """`given` are the four descriptors themselves."""
     cdef Handle h = as_handle(handle)
+    cdef tuple watched = (*given, *((desc.dropout,) if desc.dropout is not None else ()))
+    cdef tuple now = (desc, x, y, *[seen(d) for d in watched[3:]])
     cdef unsigned flat = _flat_w(desc, w_desc, x)
     cdef RNNProblem problem = rnn_problem(what, desc, x, y, training, has, flat)
     cdef Invoker invoker = invoker_of(h, problem)
@@ -1320,11 +1329,12 @@ cdef Plan _plan(object handle, int what, RNNDescriptor desc, SeqTensorDescriptor
         if problem.tensor[slot] != NULL or problem.raw[slot]:
             taken.append(names[i])
             slots.append(slot)
-    watched = (desc, x, y, w_desc, *((desc.dropout,) if desc.dropout is not None else ()))
-    plan = make_plan(h, invoker, (*taken, "workSpace"), watched,
+    plan = make_plan(h, invoker, (*taken, "workSpace"), watched, now,
                      ("rnn_desc", "x_desc", "y_desc", "w_desc", "dropout_desc")[:len(watched)],
-                     lambda: rnn_problem(what, desc, x, y, training, has, flat).key,
+                     lambda now: rnn_problem(what, now[0], now[1], now[2], training, has, flat).key,
                      explaining_of(h, problem, invoker), ())
+    if any([stamp_of(d) != stamp_of(seen_now) for d, seen_now in zip(watched[3:], now[3:])]):  # set meanwhile
+        return _plan(handle, what, given, desc, x, y, w_desc, training, has, names, order)
     plan.count = len(slots)
     for i in range(plan.count):
         plan.order[i] = slots[i]
@@ -1335,7 +1345,8 @@ def plan_rnn_forward(handle, rnn_desc, x_desc, w_desc, y_desc, training, hx, cx,
     """Body of Handle.rnn_forward."""
     cdef RNNDescriptor desc = as_rnn(rnn_desc, "rnn_desc")
     cdef unsigned has = _wanted(desc, (hx, cx, hy, cy), ("hx", "cx", "hy", "cy"), (RNN_HX, RNN_CX, RNN_HY, RNN_CY))
-    return _plan(handle, MX_RNN_FORWARD, desc, as_sequences(x_desc, "x_desc"), as_sequences(y_desc, "y_desc"), w_desc,
+    return _plan(handle, MX_RNN_FORWARD, (rnn_desc, x_desc, y_desc, w_desc), desc,
+                 as_sequences(x_desc, "x_desc"), as_sequences(y_desc, "y_desc"), w_desc,
                  to_flag(training, "training"), has,
                  ("x", "w", "hx", "cx", "y", "hy", "cy", "reserve", "table", "states"), _FORWARD)
 
@@ -1345,7 +1356,8 @@ def plan_rnn_backward_data(handle, rnn_desc, y_desc, w_desc, x_desc, hx, cx, dhy
     cdef RNNDescriptor desc = as_rnn(rnn_desc, "rnn_desc")
     cdef unsigned has = _wanted(desc, (hx, cx, dhy, dcy, dhx, dcx), ("hx", "cx", "dhy", "dcy", "dhx", "dcx"),
                                 (RNN_HX, RNN_CX, RNN_HY, RNN_CY, RNN_DHX, RNN_DCX))
-    return _plan(handle, MX_RNN_BACKWARD_DATA, desc, as_sequences(x_desc, "x_desc"), as_sequences(y_desc, "y_desc"),
+    return _plan(handle, MX_RNN_BACKWARD_DATA, (rnn_desc, x_desc, y_desc, w_desc), desc,
+                 as_sequences(x_desc, "x_desc"), as_sequences(y_desc, "y_desc"),
                  w_desc, True, has,
                  ("y", "dy", "w", "hx", "cx", "dhy", "dcy", "dx", "dhx", "dcx", "reserve", "table"), _DATA)
 
@@ -1353,7 +1365,8 @@ def plan_rnn_backward_data(handle, rnn_desc, y_desc, w_desc, x_desc, hx, cx, dhy
 def plan_rnn_backward_weights(handle, rnn_desc, x_desc, y_desc, dw_desc, hx):
     """Body of Handle.rnn_backward_weights."""
     cdef RNNDescriptor desc = as_rnn(rnn_desc, "rnn_desc")
-    return _plan(handle, MX_RNN_BACKWARD_WEIGHTS, desc, as_sequences(x_desc, "x_desc"),
+    return _plan(handle, MX_RNN_BACKWARD_WEIGHTS, (rnn_desc, x_desc, y_desc, dw_desc), desc,
+                 as_sequences(x_desc, "x_desc"),
                  as_sequences(y_desc, "y_desc"), dw_desc, True, _wanted(desc, (hx,), ("hx",), (RNN_HX,)),
                  ("x", "hx", "y", "dw", "reserve", "table"), _WEIGHTS)
 

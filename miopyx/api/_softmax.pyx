@@ -5,6 +5,7 @@ Names and argument order are the header's; output pointers became return values 
 
 from miopyx.values._args cimport to_double
 from miopyx.values._types cimport MX_SOFTMAX_BACKWARD, MX_SOFTMAX_FORWARD, MX_SCALARS
+from miopyx.problem._descriptors cimport check_descriptor
 from miopyx.problem._softmax cimport (
     ACCURATE, CHANNEL, SOFTMAX_DX, SOFTMAX_DY, SOFTMAX_X, SOFTMAX_Y, SoftmaxDescriptor, as_softmax, to_algorithm,
     to_mode,
@@ -45,7 +46,8 @@ def miopenSetSoftmaxDescriptor(softmaxDesc, alpha, beta, algorithm, mode):
     BadParmError
         For an unknown algorithm or mode or what is no real number; the descriptor stays as it was.
     """
-    as_softmax(softmaxDesc, "softmaxDesc").set(alpha, beta, algorithm, mode)
+    cdef SoftmaxDescriptor desc = check_descriptor(softmaxDesc, SoftmaxDescriptor, "softmaxDesc")
+    desc.set(alpha, beta, algorithm, mode)
 
 
 def miopenGetSoftmaxDescriptor(softmaxDesc):
@@ -65,7 +67,7 @@ def miopenGetSoftmaxDescriptor(softmaxDesc):
     BadParmError
         For anything but a SoftmaxDescriptor that was not destroyed.
     """
-    cdef SoftmaxDescriptor desc = as_softmax(softmaxDesc, "softmaxDesc")
+    cdef SoftmaxDescriptor desc = as_softmax(softmaxDesc, "softmaxDesc").copied()  # of one moment
     return desc.alpha, desc.beta, desc.algorithm, desc.mode
 
 

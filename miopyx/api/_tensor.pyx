@@ -6,7 +6,7 @@ Names and argument order are the header's; output pointers became return values 
 from libc.stdint cimport int64_t
 
 from miopyx.values._args cimport checked_mul, to_int
-from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor, to_data_type
+from miopyx.problem._descriptors cimport TensorDescriptor, as_tensor, the_tensor, to_data_type
 
 from miopyx.problem._descriptors import destroy, renamed, set_cast_type, set_tensor, set_tensor_layout
 from miopyx.enums import miopenDataType_t
@@ -38,7 +38,7 @@ def miopenSet4dTensorDescriptor(tensorDesc, dataType, n, c, h, w):
     """
     cdef int64_t lens[4]
     cdef int64_t strides[4]
-    cdef TensorDescriptor desc = as_tensor(tensorDesc, "tensorDesc")
+    cdef TensorDescriptor desc = the_tensor(tensorDesc, "tensorDesc")
     cdef int number = to_data_type(dataType, "dataType")
     lens[0], lens[1], lens[2], lens[3] = to_int(n, "n"), to_int(c, "c"), to_int(h, "h"), to_int(w, "w")
     if lens[0] < 0 or lens[1] < 0 or lens[2] < 0 or lens[3] < 0:
@@ -80,7 +80,7 @@ def miopenSet4dTensorDescriptorEx(tensorDesc, dataType, n, c, h, w, nStride, cSt
     """
     cdef int64_t lens[4]
     cdef int64_t strides[4]
-    cdef TensorDescriptor desc = as_tensor(tensorDesc, "tensorDesc")
+    cdef TensorDescriptor desc = the_tensor(tensorDesc, "tensorDesc")
     cdef int number = to_data_type(dataType, "dataType")
     lens[0], lens[1], lens[2], lens[3] = to_int(n, "n"), to_int(c, "c"), to_int(h, "h"), to_int(w, "w")
     strides[0], strides[1] = to_int(nStride, "nStride"), to_int(cStride, "cStride")
@@ -108,7 +108,7 @@ def miopenSetNdTensorDescriptorWithLayout(tensorDesc, dataType, tensorLayout, le
         For an unknown type, an unknown layout, another number of lengths than it has,
         or channels that are no multiple of its vectors; the descriptor stays as it was.
     """
-    set_tensor_layout(as_tensor(tensorDesc, "tensorDesc"), dataType, tensorLayout, lens, num_lens)
+    set_tensor_layout(the_tensor(tensorDesc, "tensorDesc"), dataType, tensorLayout, lens, num_lens)
 
 
 def miopenSetTensorDescriptor(tensorDesc, dataType, nbDims, dimsA, stridesA):
@@ -131,7 +131,7 @@ def miopenSetTensorDescriptor(tensorDesc, dataType, nbDims, dimsA, stridesA):
         For an unknown type, a number of dimensions that the sequences do not have, a length below 0, a stride
         below 1, one beyond 32 bits (miopenSetTensorDescriptorV2 takes 64); the descriptor stays as it was.
     """
-    set_tensor(as_tensor(tensorDesc, "tensorDesc"), dataType, nbDims, dimsA, stridesA, False)
+    set_tensor(the_tensor(tensorDesc, "tensorDesc"), dataType, nbDims, dimsA, stridesA, False)
 
 
 def miopenSetTensorDescriptorV2(tensorDesc, dataType, nbDims, dimsA, stridesA):
@@ -154,7 +154,7 @@ def miopenSetTensorDescriptorV2(tensorDesc, dataType, nbDims, dimsA, stridesA):
         For an unknown type, a number of dimensions that the sequences do not have, a length below 0 or a
         stride below 1; the descriptor stays as it was.
     """
-    set_tensor(as_tensor(tensorDesc, "tensorDesc"), dataType, nbDims, dimsA, stridesA, True)
+    set_tensor(the_tensor(tensorDesc, "tensorDesc"), dataType, nbDims, dimsA, stridesA, True)
 
 
 def miopenSetTensorCastType(tensorDesc, cast_type):
@@ -170,7 +170,7 @@ def miopenSetTensorCastType(tensorDesc, cast_type):
     BadParmError
         For an unknown type, or anything but a TensorDescriptor; the descriptor stays as it was.
     """
-    set_cast_type(as_tensor(tensorDesc, "tensorDesc"), cast_type)
+    set_cast_type(the_tensor(tensorDesc, "tensorDesc"), cast_type)
 
 
 def miopenGet4dTensorDescriptor(tensorDesc):

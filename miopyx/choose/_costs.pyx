@@ -158,9 +158,10 @@ cdef dict _tables = {}
 cdef CostTable table_of(Device device):
     """The table of a device's family, None where there is none that can be read."""
     cdef str name = device.info.name
-    if name not in _tables:
-        _tables[name] = _load(device.info)
-    return _tables[name]
+    found = _tables.get(name, _tables)
+    if found is _tables:
+        found = _tables[name] = _load(device.info)
+    return found
 
 
 cdef CostTable _load(info):

@@ -47,4 +47,4 @@ cdef class Model:
     cdef int times(self, list offers, list found) except -1
 
 
-cdef Model model_of(Device device)
+cdef tuple models_of(Device device)

@@ -20,8 +20,8 @@ A node is a float and two numbers of 16 bits: where its left child is the next n
 (left: at most the float) and how many nodes further the right child is; a leaf has no number (65535), and its float is
 added.  The trees of configurations see the problem and the parameters, and predict the logarithm of the time as a
 multiple of the default one's.  A model is unsure of a problem that lies outside of what was fitted or has a solver that
-it does not know, and where the two best are closer than `margin` times their errors.  The user's folder of databases
-comes before the system's.
+it does not know, and where the two best are closer than `margin` times their errors.  Then the next one of the device
+is asked: the family's come before the kind's, and of a name the user's folder of databases before the system's.
 """
 
 from libc.math cimport exp, log, log1p, log2, sqrt
@@ -53,6 +53,9 @@ OF_PROBLEM_NAMES = (
     "dilations", "products", "rows", "depth", "x_bytes", "y_bytes", "w_bytes", "products_per_byte", "rows_left",
     "k_left", "c_left", "k_padded", "c_padded", "x_padded_2", "x_padded_4", "y_padded_2", "y_padded_4", "y_tiles",
     "bits", "channels_last", "deepest", "vector_bytes", "compute_units", "clock", "bandwidth")
+_LOGARITHMS = frozenset((
+    "n", "c", "k", "x_pixels", "y_pixels", "taps", "groups", "products", "rows", "depth", "x_bytes", "y_bytes",
+    "w_bytes", "products_per_byte", "y_tiles", "compute_units", "clock", "bandwidth"))
 NAMES = OF_PROBLEM_NAMES + ("predicted", "index") + tuple([f"term {i}" for i in range(MOST_TERMS)])
 cdef enum:
     CLOCK = OF_PROBLEM - 2
@@ -312,6 +315,27 @@ cdef class Model:
             number[CLOCK], number[BANDWIDTH] = _log(card[0]), _log(card[1])
         return 0
 
+    def doubt(self, list offers not None):
+        """Return in words why the model is unsure of some offers of one problem, None where it is not."""
+        cdef float[MOST_NUMBERS] numbers
+        cdef Offer offer
+        cdef int i
+        timed = [offer for offer in offers if not offer.solver.last_resort]
+        if not timed or self.predict(offers) is not None:
+            return None
+        unknown = [offer.solver.name for offer in timed if self.table.time(offer) <= 0]
+        if unknown:
+            return f"no times of {', '.join(unknown)}"
+        self._set_numbers(<ConvOffer> timed[0], numbers)
+        outside = []
+        for i in range(OF_PROBLEM):
+            if not self.low[i] <= numbers[i] <= self.high[i]:
+                least, value, most = [
+                    2.0 ** min(number, 99) if OF_PROBLEM_NAMES[i] in _LOGARITHMS else number
+                    for number in (self.low[i], numbers[i], self.high[i])]
+                outside.append(f"{OF_PROBLEM_NAMES[i]} is {value:.4g}, {least:.4g} to {most:.4g} were fitted")
+        return "; ".join(outside) or "its two best are as good as one another"
+
     cdef bint _knows(self, const float* number) noexcept nogil:
         """Whether a problem lies within those that were fitted."""
         cdef int i
@@ -373,10 +397,7 @@ cdef double _number(str text) except? -1:
 
 
 def file_names(info):
-    """Return the names of a device's files: the family's, its runtime's and kind's.
-
-    The first that is there counts, the user's before the system's.
-    """
+    """Return the names of a device's files: the family's, its runtime's and kind's."""
     return [f"{tables.family(info)}.{KIND}", f"{info.runtime}-{info.kind}.{KIND}"]
 
 
@@ -407,28 +428,38 @@ def sealed(about, lines, nodes):
 cdef dict _models = {}
 
 
-cdef Model model_of(Device device):
-    """The model of a device's family, None where there is none that can be read."""
+cdef tuple models_of(Device device):
+    """The models that a device has, the first to be asked before the others; read once a process."""
     cdef str name = device.info.name
-    if name not in _models:
+    found = _models.get(name)
+    if found is None:
         folders = [folder for folder in (paths.user_folder(), paths.system_folder()) if folder is not None]
         files = [folder / file for file in file_names(device.info) for folder in folders]
-        _models[name] = next(tables.readable(files, KIND, read), None)
-    return _models[name]
+        found = _models[name] = tuple(tables.readable(files, KIND, read))
+    return found
+
+
+def all_of(Device device not None):
+    """Return the models that a device has, the first to be asked before the others."""
+    return models_of(device)
 
 
 def of(Device device not None):
-    """Return the model of a device's family, read once a process; None where there is none that can be read."""
-    return model_of(device)
+    """Return the model that a device asks first, None where there is none that can be read."""
+    return next(iter(models_of(device)), None)
 
 
 def start(Offer offer not None):
-    """Return the configuration of an offer that its device's model predicts to be the fastest.
+    """Return the configuration of an offer that is predicted to be the fastest, by the first model with such trees.
 
-    None where that is the default one, and where there is no model or it does not know.
+    None where that is the default one, and where there is no such model or it does not know.
     """
-    cdef Model model = model_of(offer.device)
-    return model.start(<ConvOffer> offer) if model is not None and isinstance(offer, ConvOffer) else None
+    cdef Model model
+    if isinstance(offer, ConvOffer):
+        for model in models_of(offer.device):
+            if offer.solver.id in model.starts:
+                return model.start(<ConvOffer> offer)
+    return None
 
 
 def forget():

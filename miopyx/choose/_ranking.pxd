@@ -14,6 +14,7 @@ cdef class Candidate:
     cdef readonly str source           # "found" (by this handle), "user", "system", "model", "costs", "index", "forced"
     cdef readonly bint measured        # found, or from a database
     cdef readonly bint predicted       # a time by a model or a cost table
+    cdef object model                  # the Model that predicted it, else None
 
     cdef tuple _all(self)
 

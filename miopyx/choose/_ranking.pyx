@@ -8,7 +8,7 @@ from miopyx.database._records cimport FindRecord as StoredRecord
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.solvers.conv._base cimport ConvOffer
 from ._costs cimport CostTable, table_of
-from ._model cimport Model, model_of
+from ._model cimport Model, models_of
 from ._survey cimport Refusal, Survey
 
 from miopyx.values import config
@@ -261,14 +261,17 @@ cdef list _dynamic(Survey survey):
     return [offer for offer in survey.able() if offer.solver.dynamic]
 
 
-cdef list _ranked(list offers, list times, str source):
+cdef list _ranked(list offers, list times, str source, object model=None):
     """Candidates by predicted microseconds, -1 for last resorts, which go by their index."""
+    cdef Candidate made
     cdef Offer offer
     cdef double time
     cdef list ranked = []
     for offer, time in zip(offers, times):
         if time >= 0:
-            ranked.append(Candidate(offer, time * 1e-3, source))
+            made = Candidate(offer, time * 1e-3, source)
+            made.model = model
+            ranked.append(made)
         elif offer.index > 0:
             ranked.append(_estimated(offer))
     _sort(ranked, _by_rank)
@@ -303,21 +306,24 @@ def worth_timing(list offers not None):
 
 
 cdef list _by_model(Survey survey):
+    """By the first model that is sure."""
     cdef Model model
-    cdef list offers, times = []
+    cdef list offers = None, times
     if not models_asked():
         return []
-    model = model_of(survey.device)
-    if model is None:
-        return []
-    offers = _dynamic(survey)
-    return _ranked(offers, times, "model") if model.times(offers, times) else []
+    for model in models_of(survey.device):
+        if offers is None:
+            offers = _dynamic(survey)
+        times = []
+        if model.times(offers, times):
+            return _ranked(offers, times, "model", model)
+    return []
 
 
 def spread(Candidate candidate not None):
     """Return how far a predicted time is off, as the spread of its logarithm; None for what is no prediction."""
     if candidate.source == "model":
-        return model_of(candidate.offer.device).error(candidate.offer)
+        return (<Model?> candidate.model).error(candidate.offer)
     if candidate.source == "costs":
         return table_of(candidate.offer.device).spread(candidate.offer)
     return None
@@ -326,7 +332,7 @@ def spread(Candidate candidate not None):
 def by_model(Survey survey not None):
     """Return what can run a problem, best first by the times that the device's model predicts.
 
-    Nothing where the device has no model, it is switched off, or it is unsure of the problem.
+    Nothing where the device has no model, models are switched off, or all are unsure of the problem.
     """
     return _by_model(survey)
 
@@ -339,18 +345,21 @@ def models_asked():
 def ranked_by(Survey survey not None):
     """Return who ranks what was not measured, for explanations."""
     cdef CostTable table = table_of(survey.device)
-    cdef Model model = model_of(survey.device)
+    cdef Model model
     cdef Offer o
-    cdef list unknown
+    cdef list unknown, unsure = [], ranked = _by_model(survey)
     cdef str why
-    if _by_model(survey):
-        return f"the model {model.path} ({model.about})"
+    for model in models_of(survey.device) if models_asked() else ():
+        doubt = model.doubt(_dynamic(survey))
+        if ranked and doubt is None:
+            return "; ".join([f"the model {model.path} ({model.about})", *unsure])
+        unsure.append(f"the model {model.path} is unsure: {doubt}")
     if not _MODELS_BUILT:
         why = "built without models"
     elif not models_asked():
         why = "models are switched off"
-    elif model is not None:
-        why = f"the model {model.path} is unsure"
+    elif unsure:
+        why = "; ".join(unsure)
     else:
         why = "no model"
     if _by_costs(survey):

@@ -1,5 +1,6 @@
 """What can run a problem: one walk over the registry, whose answers whoever chooses shares."""
 
+from miopyx.values._guard cimport mx_guard, mx_guard_lock, mx_guard_unlock
 from miopyx._core cimport Device, Offer, Solver
 from miopyx.engine._handle cimport Handle
 from miopyx.problem._problem cimport ConvProblem
@@ -21,17 +22,24 @@ cdef class Refusal:
         return f"{self.solver.name}: {self.why}"
 
 
+cdef mx_guard _guard   # of what follows
 cdef tuple _split = (None, ())  # a registry, and of each direction, on the host and elsewhere, who may run anything
 
 
 cdef tuple those_of(int direction, bint on_host):
     """The registry's solvers but for those of another direction or of the other kind of device."""
     global _split
-    cdef tuple everything = registry.CONV
-    if everything is not _split[0]:
-        _split = everything, tuple([
+    cdef tuple everything = registry.CONV, split
+    mx_guard_lock(&_guard)
+    split = _split
+    mx_guard_unlock(&_guard)
+    if everything is not split[0]:
+        split = everything, tuple([
             tuple([s for s in everything if _may(<Solver?> s, i // 2, i % 2)]) for i in range(6)])
-    return <tuple> (<tuple> _split[1])[2 * direction + on_host]
+        mx_guard_lock(&_guard)
+        _old, _split = _split, split  # goes when the guard does
+        mx_guard_unlock(&_guard)
+    return <tuple> (<tuple> split[1])[2 * direction + on_host]
 
 
 cdef bint _may(Solver solver, int direction, bint on_host) except -1:

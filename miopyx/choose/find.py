@@ -192,6 +192,7 @@ def time_solvers(survey: Survey, run: Run, workspace_size: int, dynamic_only: bo
                          "last resort: timed only when nothing else runs")
     if config.get("MIOPEN_DEBUG_COMPILE_ONLY"):
         raise GpuOperationsSkippedError("compiled and not run, as MIOPEN_DEBUG_COMPILE_ONLY asks")
+    trial.search_all(worthy)
     if not trial.timed:
         raise _nothing(trial.skipped)
     timed = trial.in_order()
@@ -304,7 +305,7 @@ class _Trial:
                 self.skipped.append(Refusal(offer.solver, f"the budget of {self.budget_ms:g} ms was spent"))
                 self.cut_short = True
             else:
-                self.time(offer, left)
+                self.time(offer)
 
     def time_otherwise(self, offers: list[Offer], why: str) -> None:
         """Time some offers where nothing was timed so far; else say why they were passed over."""
@@ -313,17 +314,12 @@ class _Trial:
         else:
             self.time_all(offers)
 
-    def time(self, offer: Offer, left_ms: float | None) -> None:
-        """Prepare an offer, with a search for its configuration if one was asked for, and time it."""
+    def time(self, offer: Offer) -> None:
+        """Prepare an offer and time it."""
         prepared = None
         try:
             prepared = invoker(self.handle, offer)
-            if self.search:
-                prepared = _search(self.handle, offer, self.run, self.search_anew, left_ms) or prepared
-            best = min((c.time for c in self.timed), default=float("inf"))
-            time, runs = _time(self.run, prepared, best)
-            self.measured[offer.solver] = prepared.config, runs
-            self.timed.append(Candidate(offer, time, "found"))
+            self._time(offer, prepared)
         except (InvalidValueError, BadParmError):
             raise  # the caller's, not the solver's
         except MIOpenError as e:
@@ -332,6 +328,41 @@ class _Trial:
                 self._cannot_build(offer.solver)
             else:
                 self.unsure = True
+
+    def _time(self, offer: Offer, prepared: Invoker) -> None:
+        best = min((c.time for c in self.timed), default=float("inf"))
+        time, runs = _time(self.run, prepared, best)
+        self.measured[offer.solver] = prepared.config, runs
+        self.timed.append(Candidate(offer, time, "found"))
+
+    def search_all(self, offers: list[Offer]) -> None:
+        """Search for the configurations of some offers, if that was asked for, until the budget is spent.
+
+        Who is fast by the present configuration comes first; all were timed by it, so that a search that takes the
+        whole budget leaves nobody without a time.
+        """
+        if not self.search:
+            return
+        times = {c.solver: c.time for c in self.timed}
+        for offer in sorted(offers, key=lambda o: times.get(o.solver, math.inf)):
+            left = self.left_ms()
+            if left is not None and left <= 0:
+                return
+            if offer.solver in self.failed:
+                continue
+            try:
+                prepared = _search(self.handle, offer, self.run, self.search_anew, left)
+                if prepared is None or self.measured.get(offer.solver, (None,))[0] == prepared.config:
+                    continue
+                self.timed = [c for c in self.timed if c.solver is not offer.solver]
+                self.skipped = [refusal for refusal in self.skipped if refusal.solver is not offer.solver]
+                self._time(offer, prepared)
+            except (InvalidValueError, BadParmError):
+                raise
+            except MIOpenError as e:
+                self.unsure = True
+                if offer.solver not in {c.solver for c in self.timed} | {refusal.solver for refusal in self.skipped}:
+                    self.skipped.append(Refusal(offer.solver, f"failed: {e}"))
 
     def _cannot_build(self, solver: Solver) -> None:
         """Note what will not build the next time either, unless what ran before may have spoilt the device."""

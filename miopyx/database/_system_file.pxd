@@ -2,6 +2,8 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
+from miopyx.values._guard cimport mx_guard
+
 cdef extern from *:
     """
     #include <stdint.h>
@@ -72,8 +74,11 @@ cdef class RecordFile:
     cdef _Text _text
     cdef int64_t _looked         # when the file was last looked at, ns
     cdef object _lock
+    cdef mx_guard _guard         # of the text
     cdef int _generation
 
-    cdef int find(self, const char* key, Py_ssize_t size, const char** items, Py_ssize_t* length) except -1
+    cdef _Text find(self, const char* key, Py_ssize_t size, const char** items, Py_ssize_t* length)
+    cdef _Text _now(self)
+    cdef int _set_text(self, _Text text) except -1
     cdef int _look(self, int64_t now) except -1
     cdef _Text _newest(self)

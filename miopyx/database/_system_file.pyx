@@ -33,6 +33,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
+from miopyx.values._guard cimport load_int64, mx_guard_lock, mx_guard_unlock, store_int64
 from miopyx.problem._key cimport MAX_KEY, write_find_key
 from miopyx.problem._problem cimport ConvProblem
 
@@ -697,66 +698,82 @@ cdef class RecordFile:
         self.cache_folder = None if cache_folder is None else Path(cache_folder)
         self._stem = "records-" + blake2b(self._path, digest_size=16).hexdigest()
         self._lock, self._generation = threading.RLock(), fork_generation
-        self._looked = mx_coarse_time()
-        self._text = _read(self._path, self.cache_folder, self._stem)
+        store_int64(self._looked, mx_coarse_time())
+        self._set_text(_read(self._path, self.cache_folder, self._stem))
+
+    cdef _Text _now(self):
+        """The text that stands there now; it stays mapped for as long as somebody holds it."""
+        mx_guard_lock(&self._guard)
+        text = self._text
+        mx_guard_unlock(&self._guard)
+        return text
+
+    cdef int _set_text(self, _Text text) except -1:
+        mx_guard_lock(&self._guard)
+        _old, self._text = self._text, text  # goes when the guard does
+        mx_guard_unlock(&self._guard)
+        return 0
 
     cdef int _look(self, int64_t now) except -1:
         """Read the file anew if it is not what it was."""
-        if not self._text.is_current(self._path):
+        if not self._now().is_current(self._path):
             if self._generation != fork_generation:  # another thread of the parent may have held the lock for ever
-                self._lock, self._generation = threading.RLock(), fork_generation
+                lock = threading.RLock()
+                mx_guard_lock(&self._guard)
+                _old = self._lock
+                if self._generation != fork_generation:
+                    self._lock, self._generation = lock, fork_generation
+                mx_guard_unlock(&self._guard)
             with self._lock:
-                if not self._text.is_current(self._path):
-                    self._text = _read(self._path, self.cache_folder, self._stem)
+                if not self._now().is_current(self._path):
+                    self._set_text(_read(self._path, self.cache_folder, self._stem))
                     _learnt.learn()
         # The time before reading: what changed meanwhile is seen by the next call.  Set last: until the new text is
         # there, other threads come here and wait instead of reading the old one.
-        self._looked = now
+        store_int64(self._looked, now)
         return 0
 
-    cdef int find(self, const char* key, Py_ssize_t size, const char** items, Py_ssize_t* length) except -1:
-        """Find the items of a record, without its seal; 1 if it is there, 0 if not.
+    cdef _Text find(self, const char* key, Py_ssize_t size, const char** items, Py_ssize_t* length):
+        """Find the items of a record, without its seal; None where it is not there.
 
-        What `items` points at stays until the GIL is released or this object is called again.
+        What `items` points at stays for as long as what is returned is held.
         """
         cdef _Text text
         cdef int64_t now = mx_coarse_time()
         cdef uint64_t hash = mx_digest(key, size, KEY_SEED), place, slot, _probe
-        if now - self._looked > LOOK_EVERY:
+        if now - load_int64(self._looked) > LOOK_EVERY:
             self._look(now)
-        text = self._text
+        text = self._now()
         place = mx_place(hash, text.header.slots)
         for _probe in range(text.header.slots):
             slot = text.slots[place]
             if slot == 0:
-                return 0
+                return None
             if (slot ^ hash) & TAG == 0:
                 length[0] = text.items_at((slot >> TAG_BITS) - 1, key, size, items)
                 if length[0] >= 0:
-                    return 1
+                    return text
             place = place + 1 if place + 1 < text.header.slots else 0
-        return 0
+        return None
 
     def get(self, bytes key not None):
         """Return the items of a record, without its seal, or None."""
         cdef const char* items
         cdef Py_ssize_t length
-        if self.find(PyBytes_AS_STRING(key), len(key), &items, &length):
-            return PyBytes_FromStringAndSize(items, length)
-        return None
+        held = self.find(PyBytes_AS_STRING(key), len(key), &items, &length)
+        return None if held is None else PyBytes_FromStringAndSize(items, length)
 
     def lookup(self, ConvProblem problem not None):
         """Return the items of a problem's find-db record, without its seal, or None."""
         cdef char key[MAX_KEY]
         cdef const char* items
         cdef Py_ssize_t length
-        if self.find(key, write_find_key(&problem.c, key), &items, &length):
-            return PyBytes_FromStringAndSize(items, length)
-        return None
+        held = self.find(key, write_find_key(&problem.c, key), &items, &length)
+        return None if held is None else PyBytes_FromStringAndSize(items, length)
 
     cdef _Text _newest(self):
         self._look(mx_coarse_time())
-        return self._text
+        return self._now()
 
     def __len__(self):
         return self._newest().header.records

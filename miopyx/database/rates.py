@@ -69,11 +69,12 @@ def known(info: DeviceInfo, solver: str, names: Sequence[str]) -> dict[str, floa
     Files are read once a process.  A line without one of the names is of another version of the solver.
     """
     family = tables.family(info)
-    if family not in _known:
+    lines = _known.get(family)
+    if lines is None:
         folders = dict.fromkeys((paths.user_folder(), paths.system_folder(), paths.PACKAGE / "db"))
-        _known[family] = [rates for _, rates in tables.readable(
+        lines = _known[family] = [rates for _, rates in tables.readable(
             [folder / tables.file_name(info, KIND) for folder in folders if folder is not None], KIND, read)]
-    for rates in _known[family]:
+    for rates in lines:
         line = rates.get(solver, {})
         if line.keys() >= set(names):
             return {name: line[name] for name in names}

@@ -106,6 +106,15 @@ class Databases:
 
         self.user_find.update(key, merged)
 
+    def why_unkept(self, problem: ConvProblem | None = None) -> str:
+        """Return why what Find measures is not kept, or was not of a problem; "" where it is."""
+        file = self.user_find.file
+        if file is None:
+            return "no home folder and no MIOPEN_USER_DB_PATH"
+        if file.is_writable() if problem is None else file.keeps(_key.find_key(problem)):
+            return ""
+        return f"{file.path} cannot be written"
+
     # Perf-db
 
     def tuned(self, problem: ConvProblem) -> dict[str, str]:

@@ -50,7 +50,11 @@ def write(path: Path, kind: str, version: int, about: str, lines: Iterable[str])
 
 
 def put(path: Path, data: bytes) -> None:
-    """Write a file's bytes, whole or not at all."""
+    """Write a file's bytes, whole or not at all; of folders only the user's is made."""
+    from . import paths
+
+    if not path.parent.is_dir() and path.parent != paths.user_folder():
+        raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
     if not config.write_atomically(path, data, shared=True):
         raise OSError(errno.EIO, "cannot be written", str(path))
 

@@ -126,6 +126,15 @@ class UserFile:
             self._unsaved[key] = items if records.says_something(items) else None
             return False
 
+    def is_writable(self) -> bool:
+        """Whether records can be added; makes the file and its folder where there are none."""
+        with self._locked() as lock:
+            return lock >= 0
+
+    def keeps(self, key: bytes) -> bool:
+        """Whether the file has all that this process stored under a key."""
+        return key not in self._unsaved
+
     def remove(self, key: bytes) -> bool:
         """Take a record back.  True if the file holds none of that key now."""
         gone = records.seal(key + b"=" + _REMOVED)

@@ -403,7 +403,7 @@ def find(spec: str | int | pyopencl.Device) -> DeviceInfo:
     listing = ", ".join(info.name for info in devices)
     if not matches:
         raise BadParmError("no such device", "device", spec,
-                           f"gpu, cpu, host, cuda, cuda:N, P:D, or a part of a name of {listing}")
+                           f"gpu, cpu, host, cuda, cuda:N, P:D, or a part of a name of {listing}; see miopyx doctor")
     verdicts = [probe(info) for info in matches]
     # Asked for by name, a device that could not be probed is taken all the same.
     working = [info for info, v in zip(matches, verdicts, strict=True) if v.ok or not v.probed]

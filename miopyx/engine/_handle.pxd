@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from ._arena cimport Arena
 from miopyx._core cimport Device
+from miopyx.values._guard cimport mx_guard, mx_guard_lock, mx_guard_unlock
 from miopyx.values._lock cimport mx_lock
 from miopyx.problem._problem cimport Problem
 from miopyx.runtime._runtime cimport runtime_t
@@ -31,7 +32,7 @@ cdef struct memo_t:
 
 cdef class Handle:
     cdef readonly Device device
-    cdef readonly object queue           # pyopencl CommandQueue or CUDA Stream, None on the host
+    cdef object own_queue                # pyopencl CommandQueue or CUDA Stream, None on the host
     cdef readonly dict found             # problem bytes -> what Find measured
     cdef readonly bint profiling
     cdef bint allows_rounding            # see math_type
@@ -53,6 +54,10 @@ cdef class Handle:
     cdef Arena arena                     # None until a call needs workspace
     cdef tuple allocator                 # the user's allocator, deallocator and their context, None for OpenCL's
     cdef mx_lock lock
+    # Of the table, the memo, and objects that are replaced while others take them.  Whoever holds `lock` may take it,
+    # not the other way round.
+    cdef mx_guard guard
+    cdef list left                       # devices that it moved away from: without the GIL others may be using them
     cdef object __weakref__
 
     cdef int require_alive(self) except -1
@@ -62,13 +67,18 @@ cdef class Handle:
     cdef object remember(self, const uint64_t* stamp, int count, int64_t call, int64_t what, const void* data,
                          size_t size)
     cdef entry_t* _place(self, const void* data, size_t size, int64_t what, uint64_t h) noexcept
-    cdef int _grow_table(self) except -1
-    cdef int _drop_prepared(self) except -1
+    cdef int _keep(self, Problem problem, int64_t what, object value, uint64_t h, entry_t* before, entry_t** dropped,
+                   size_t* count) noexcept
+    cdef int _grow_table(self) noexcept
+    cdef int _drop_prepared(self, entry_t** dropped, size_t* count) noexcept
+    cdef object _used(self, tuple key)
     cdef int _clear(self) except -1
-    cdef int _grow_memo(self) except -1
+    cdef int _grow_memo(self) noexcept
     cdef int _forget_memo(self) noexcept
     cdef int turn_to(self, void* stream) except -1
     cdef int math(self) noexcept
+    cdef object here(self)
+    cdef int _take_queue(self, object queue, void* pointer, const runtime_t* rt) except -1
     cdef int drop_arena(self) except -1
     cdef int reserve_arena(self, int64_t need) except -1
 
@@ -105,6 +115,8 @@ cdef inline object recall_by(Handle handle, uint64_t h, const uint64_t* stamp, i
     """`recall` for who knows the hash."""
     cdef memo_t* m
     cdef int i, j
+    cdef object found = None
+    mx_guard_lock(&handle.guard)
     if handle.memo != NULL:
         m = &handle.memo[2 * (h >> 32 & handle.memo_mask)]
         for i in range(2):
@@ -113,8 +125,10 @@ cdef inline object recall_by(Handle handle, uint64_t h, const uint64_t* stamp, i
                     if m[i].stamp[j] != stamp[j]:
                         break
                 else:
-                    return <object> m[i].value
-    return None
+                    found = <object> m[i].value
+                    break
+    mx_guard_unlock(&handle.guard)
+    return found
 
 
 cdef inline object recall(Handle handle, const uint64_t* stamp, int count, int64_t call):

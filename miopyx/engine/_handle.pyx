@@ -5,6 +5,7 @@ id, an algorithm (see `find`), or one of the answers below.  In front of the tab
 descriptors, so that a call whose descriptors are as they were neither checks nor packs them again.
 """
 
+import contextlib
 import os
 import weakref
 
@@ -13,11 +14,15 @@ import numpy
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc, qsort
 from libc.string cimport memcmp, memset
 
 from ._arena cimport make_arena
 from miopyx._core cimport Device, KernelSpec
+from miopyx.values._guard cimport (
+    MX_NO_GIL, load_double, load_flag, load_uint64, mx_guard_lock, mx_guard_unlock, store_flag, store_int64,
+    store_uint64,
+)
 from miopyx.values._lock cimport acquire, mx_lock_drop, mx_lock_make
 from miopyx.runtime._cuda cimport Stream
 from miopyx.runtime._runtime cimport fork_generation, require, runtime_t
@@ -50,9 +55,10 @@ def _after_fork_in_child():
     cdef Handle handle
     for handle in list(live):
         mx_lock_make(&handle.lock)
+        memset(&handle.guard, 0, sizeof(handle.guard))
         handle.profiling = False
-        if handle.queue is not None:
-            Py_INCREF(handle.queue)
+        if handle.own_queue is not None:
+            Py_INCREF(handle.own_queue)
             Py_INCREF(handle.device.context)
 
 
@@ -110,7 +116,7 @@ cdef class Handle:
             self.set_queue(device)
 
     def __cinit__(self, *args, **kwargs):
-        self.found, self.programs = {}, {}
+        self.found, self.programs, self.left = {}, {}, []
         self.born = fork_generation
         if mx_lock_make(&self.lock) != 0:
             raise AllocFailedError("no memory for a handle's lock")
@@ -129,7 +135,7 @@ cdef class Handle:
             self.rt.release_queue(self.queue_ptr)
 
     cdef int require_alive(self) except -1:
-        if not self.alive:
+        if not load_flag(self.alive):
             raise BadParmError("handle was destroyed", "handle", self, "a live handle")
         if self.born != fork_generation and not self.device.is_host:
             raise UnknownError("handle was made before fork: OpenCL does not survive it, make a new one", "handle",
@@ -137,7 +143,7 @@ cdef class Handle:
         return 0
 
     cdef bint is_usable(self):
-        return self.alive and (self.born == fork_generation or self.device.is_host)
+        return load_flag(self.alive) and (self.born == fork_generation or self.device.is_host)
 
     def _adopt(self, info, queue):
         """Take a device, and its own queue where none is given; return the programs that are left behind."""
@@ -167,23 +173,47 @@ cdef class Handle:
             device = Device(info, context)
         else:
             device = self.device
-            if queue is not None and queue != self.queue:  # calls of both work in the same memory
+            if queue is not None and queue != self.own_queue:  # calls of both work in the same memory
                 if info.cuda >= 0:
-                    queue.follow(self.queue)
+                    queue.follow(self.own_queue)
                 else:
-                    devices.follow(queue, self.queue)
-        if self.queue_ptr != NULL:
-            self.rt.release_queue(self.queue_ptr)
-            self.queue_ptr = NULL
-        self.device, self.queue = device, queue
-        self.rt = self.device.place.rt
+                    devices.follow(queue, self.own_queue)
+        if device is not self.device:
+            if MX_NO_GIL and self.device is not None:
+                self.left.append(self.device)
+            self.device = device
+        pointer = NULL
         if queue is not None:
             pointer = <void*> <size_t> queue.int_ptr
-            require(self.rt, self.rt.retain_queue(pointer), "keeping the queue")
-            self.queue_ptr = pointer
+            require(device.place.rt, device.place.rt.retain_queue(pointer), "keeping the queue")
             self.queue_profiles = self._profiles(queue)
-        self.alive = True
+        self._take_queue(queue, pointer, device.place.rt)
+        store_flag(self.alive, True)
         return left
+
+    cdef int _take_queue(self, object queue, void* pointer, const runtime_t* rt) except -1:
+        """Let a queue, of which there is a reference, stand in the place of the last one."""
+        cdef object _old = self.own_queue  # who takes it meanwhile finds it alive
+        cdef void* old_pointer = self.queue_ptr
+        cdef const runtime_t* old_rt = self.rt
+        mx_guard_lock(&self.guard)
+        self.own_queue, self.queue_ptr, self.rt = queue, pointer, rt
+        mx_guard_unlock(&self.guard)
+        if old_pointer != NULL:
+            old_rt.release_queue(old_pointer)
+        return 0
+
+    cdef object here(self):
+        """The queue, for who does not hold the lock."""
+        mx_guard_lock(&self.guard)
+        queue = self.own_queue
+        mx_guard_unlock(&self.guard)
+        return queue
+
+    @property
+    def queue(self):
+        """The pyopencl.CommandQueue or CUDA stream, None on the host."""
+        return self.here()
 
     def _cuda_stream(self, stream, info):
         from miopyx.device import cuda
@@ -230,7 +260,7 @@ cdef class Handle:
 
     cdef int turn_to(self, void* stream) except -1:
         """Use another stream of the same CUDA device from now on, without waiting.  The caller holds the lock."""
-        cdef Stream queue = self.queue
+        cdef Stream queue = self.own_queue
         if queue.queue.stream == stream:
             return 0
         if self.streams is None:
@@ -241,16 +271,14 @@ cdef class Handle:
                 self.streams.clear()
             queue = self.streams[<size_t> stream] = Stream(self.device.info.cuda, <size_t> stream)
         require(self.rt, self.rt.retain_queue(queue.queue), "keeping the queue")
-        self.rt.release_queue(self.queue_ptr)
-        self.queue, self.queue_ptr = queue, queue.queue
-        return 0
+        return self._take_queue(queue, queue.queue, self.rt)
 
     def stream(self):
         """Return the pyopencl.CommandQueue or CUDA stream, None on the host (miopenGetStream)."""
         self.require_alive()
         acquire(&self.lock)  # Find may be timing on a queue of its own
         try:
-            return self.queue
+            return self.own_queue
         finally:
             mx_lock_drop(&self.lock)
 
@@ -268,7 +296,7 @@ cdef class Handle:
         """
         from miopyx.enums import miopenMathType_t
 
-        return miopenMathType_t(MATH_DEFAULT if self.allows_rounding else MATH_PEDANTIC)
+        return miopenMathType_t(MATH_DEFAULT if load_flag(self.allows_rounding) else MATH_PEDANTIC)
 
     @math_type.setter
     def math_type(self, value):
@@ -278,11 +306,13 @@ cdef class Handle:
         self.require_alive()
         acquire(&self.lock)
         try:
-            self.allows_rounding = kind == MATH_DEFAULT
-            self.math_changes += 1
+            store_flag(self.allows_rounding, kind == MATH_DEFAULT)
+            store_int64(self.math_changes, self.math_changes + 1)
             # What was answered for these descriptors was another problem.
+            mx_guard_lock(&self.guard)
             self._forget_memo()
-            self.calls = None
+            mx_guard_unlock(&self.guard)
+            self.forget_calls()
         finally:
             mx_lock_drop(&self.lock)
 
@@ -290,7 +320,7 @@ cdef class Handle:
         """As `fill_conv` takes it."""
         if not self.device.rounds_factors:
             return MATH_EXACT
-        return MATH_ROUNDED if self.allows_rounding else MATH_AS_SET
+        return MATH_ROUNDED if load_flag(self.allows_rounding) else MATH_AS_SET
 
     def set_profiling(self, bint enable):
         """Measure each call's kernels; calls then wait for them (miopenEnableProfiling)."""
@@ -299,7 +329,7 @@ cdef class Handle:
         try:
             if enable and not self.device.is_host and not self.queue_profiles:
                 raise BadParmError("the queue was made without CL_QUEUE_PROFILING_ENABLE", "enable", True, False)
-            self.profiling = enable
+            store_flag(self.profiling, enable)
         finally:
             mx_lock_drop(&self.lock)
 
@@ -310,7 +340,7 @@ cdef class Handle:
     def last_kernel_time(self):
         """Milliseconds of the last call while profiling was on (miopenGetKernelTime)."""
         self.require_alive()
-        return self.kernel_time
+        return load_double(self.kernel_time)
 
     def finish(self):
         """Wait until everything enqueued has run."""
@@ -319,7 +349,9 @@ cdef class Handle:
         cdef const runtime_t* rt
         self.require_alive()
         # All stay, should another thread move the handle meanwhile.
-        _queue, ptr, rt = self.queue, self.queue_ptr, self.rt
+        mx_guard_lock(&self.guard)
+        _queue, ptr, rt = self.own_queue, self.queue_ptr, self.rt
+        mx_guard_unlock(&self.guard)
         if ptr != NULL:
             with nogil:
                 code = rt.finish(ptr)
@@ -333,9 +365,12 @@ cdef class Handle:
         acquire(&self.lock)
         try:
             if self.alive and self.born == fork_generation:
+                if self.device.info.runtime == "pocl":  # 3.1 miscounts users of kernels that end while they run
+                    with contextlib.suppress(UnknownError):
+                        self.finish()
                 self.drop_arena()
             left = list(self.programs.values())
-            self.alive = False
+            store_flag(self.alive, False)
             self._clear()
         finally:
             mx_lock_drop(&self.lock)
@@ -352,18 +387,18 @@ cdef class Handle:
         raise TypeError("a handle is bound to a device of this process: make another, descriptors can be copied")
 
     def __repr__(self):
-        return f"<Handle {self.device.name if self.device is not None else None}{'' if self.alive else ' destroyed'}>"
+        name = self.device.name if self.device is not None else None
+        return f"<Handle {name}{'' if load_flag(self.alive) else ' destroyed'}>"
 
     def program(self, KernelSpec spec not None):
         """Return the built program of `spec`; a handle builds each once, unless many others were used since."""
         key = (spec.file, spec.options)
-        program = self.programs.pop(key, None)
+        program = self._used(key)
         if program is not None:
-            self.programs[key] = program  # behind those that were used earlier
             return program
         acquire(&self.lock)
         try:
-            program = self.programs.get(key)
+            program = self._used(key)
             if program is None:
                 program = self.programs[key] = programs.build(self.device, spec.file, spec.options)
         finally:
@@ -374,7 +409,18 @@ cdef class Handle:
     def _drop_programs(self):
         """Forget what was used least lately beyond the limit, once the cache has it: shapes have programs each."""
         while len(self.programs) > PROGRAMS_KEPT:
-            programs.store([self.programs.pop(next(iter(self.programs)))])
+            program = self.programs.pop(next(iter(list(self.programs)), None), None)
+            if program is not None:
+                programs.store([program])
+
+    cdef object _used(self, tuple key):
+        """The program of a key, behind those that were used earlier; None where there is none."""
+        mx_guard_lock(&self.guard)  # over dictionaries of texts: nobody may find it missing
+        program = self.programs.pop(key, None)
+        if program is not None:
+            self.programs[key] = program
+        mx_guard_unlock(&self.guard)
+        return program
 
     def has_program(self, KernelSpec spec not None):
         """Return whether `program` has this one at once."""
@@ -398,10 +444,15 @@ cdef class Handle:
     cdef object lookup(self, const void* data, size_t size, int64_t what):
         """Return what is kept for a problem's bytes under a number, or None."""
         cdef entry_t* entry
-        if self.table == NULL:
-            return None
-        entry = self._place(data, size, what, hash_bytes(data, size))
-        return None if entry.value == NULL else <object> entry.value
+        cdef object found = None
+        cdef uint64_t h = hash_bytes(data, size)
+        mx_guard_lock(&self.guard)
+        if self.table != NULL:
+            entry = self._place(data, size, what, h)
+            if entry.value != NULL:
+                found = <object> entry.value
+        mx_guard_unlock(&self.guard)
+        return found
 
     cdef entry_t* _place(self, const void* data, size_t size, int64_t what, uint64_t h) noexcept:
         """Return the entry of a problem and a number, or the empty one where it belongs."""
@@ -420,53 +471,81 @@ cdef class Handle:
 
     cdef int keep(self, Problem problem, int64_t what, object value) except -1:
         """Keep a value for a problem under a number, in place of the one that stood there."""
-        cdef entry_t* entry
-        cdef PyObject* before
+        cdef entry_t before
+        cdef entry_t* dropped = NULL
+        cdef size_t i, count = 0
+        cdef uint64_t h = hash_bytes(problem.data, problem.size)
+        cdef int status
         if _can_go(what):
-            if self.prepared >= PREPARED_KEPT:
-                self._drop_prepared()
-            self.turn += 1
-            (<Kept?> value).turn = self.turn
-        if 2 * (self.table_count + 1) > self.table_mask + 1:
-            self._grow_table()
-        entry = self._place(problem.data, problem.size, what, hash_bytes(problem.data, problem.size))
-        before = entry.value
-        if before == <PyObject*> value:
+            <Kept?> value
+        before.problem = before.value = NULL
+        mx_guard_lock(&self.guard)
+        status = self._keep(problem, what, value, h, &before, &dropped, &count)
+        mx_guard_unlock(&self.guard)
+        # Whoever runs one now holds it himself.  What dies may run any code: the table is whole again.
+        Py_XDECREF(before.value)
+        for i in range(count):
+            Py_DECREF(<object> dropped[i].problem)
+            Py_DECREF(<object> dropped[i].value)
+        free(dropped)
+        if status != 0:
+            raise AllocFailedError("no memory for a handle's table", "entries", self.table_mask + 1)
+        return 0
+
+    cdef int _keep(self, Problem problem, int64_t what, object value, uint64_t h, entry_t* before, entry_t** dropped,
+                   size_t* count) noexcept:
+        cdef entry_t* entry
+        if _can_go(what):
+            if self.prepared >= PREPARED_KEPT and self._drop_prepared(dropped, count) != 0:
+                return -1
+            store_uint64(self.turn, self.turn + 1)
+            store_uint64((<Kept> value).turn, self.turn)
+        if 2 * (self.table_count + 1) > self.table_mask + 1 and self._grow_table() != 0:
+            return -1
+        entry = self._place(problem.data, problem.size, what, h)
+        if entry.value == <PyObject*> value:
             return 0
+        before.value = entry.value
         Py_INCREF(value)
         entry.value = <PyObject*> value
-        if before != NULL:
+        if before.value != NULL:
             self._forget_memo()  # it borrows from the table
-            Py_DECREF(<object> before)
             return 0
         Py_INCREF(problem)
-        entry.problem, entry.what = <PyObject*> problem, what
-        entry.hash = hash_bytes(problem.data, problem.size)
+        entry.problem, entry.what, entry.hash = <PyObject*> problem, what, h
         self.table_count += 1
         self.prepared += _can_go(what)
         return 0
 
-    cdef int _drop_prepared(self) except -1:
-        """Forget the half of what was prepared that was used least lately; whoever runs one now holds it himself."""
+    cdef int _drop_prepared(self, entry_t** dropped, size_t* count) noexcept:
+        """Forget the half of what was prepared that was used least lately, which the caller then drops."""
         cdef entry_t* old = self.table
-        cdef entry_t* new
         cdef size_t i, j, kept = 0, size = self.table_mask + 1
         cdef uint64_t turn, last
-        cdef list turns = sorted([(<Kept> old[i].value).turn for i in range(size)
-                                  if old[i].value != NULL and _can_go(old[i].what)])
-        cdef list dropped = []  # what dies with it may run any code, once the table is whole again
-        last = turns[len(turns) // 2]
-        new = <entry_t*> calloc(size, sizeof(entry_t))
-        if new == NULL:
-            raise AllocFailedError("no memory for a handle's table", "entries", size)
+        cdef entry_t* new = <entry_t*> calloc(size, sizeof(entry_t))
+        cdef uint64_t* turns = <uint64_t*> malloc(self.prepared * sizeof(uint64_t))
+        dropped[0] = <entry_t*> malloc(self.prepared * sizeof(entry_t))
+        if new == NULL or turns == NULL or dropped[0] == NULL:
+            free(new)
+            free(turns)
+            return -1
+        j = 0
+        for i in range(size):
+            if old[i].value != NULL and _can_go(old[i].what):
+                turns[j] = load_uint64((<Kept> old[i].value).turn)
+                j += 1
+        qsort(turns, j, sizeof(uint64_t), &_compare_turns)
+        last = turns[j // 2]
+        free(turns)
         self._forget_memo()
         for i in range(size):
             if old[i].value == NULL:
                 continue
             if _can_go(old[i].what):
-                turn = (<Kept> old[i].value).turn
+                turn = load_uint64((<Kept> old[i].value).turn)
                 if turn < last or kept >= PREPARED_KEPT // 2:
-                    dropped.append((<object> old[i].problem, <object> old[i].value))
+                    dropped[0][count[0]] = old[i]
+                    count[0] += 1
                     continue
                 kept += 1
             j = _start(old[i].hash, old[i].what) & self.table_mask
@@ -474,20 +553,17 @@ cdef class Handle:
                 j = (j + 1) & self.table_mask
             new[j] = old[i]
         self.table, self.prepared = new, kept
-        self.table_count -= len(dropped)
+        self.table_count -= count[0]
         free(old)
-        for problem, value in dropped:
-            Py_DECREF(problem)
-            Py_DECREF(value)
         return 0
 
-    cdef int _grow_table(self) except -1:
+    cdef int _grow_table(self) noexcept:
         cdef entry_t* old = self.table
         cdef size_t i, j, size = self.table_mask + 1 if old != NULL else 0
         cdef size_t mask = 2 * size - 1 if size else TABLE_START - 1
         cdef entry_t* new = <entry_t*> calloc(mask + 1, sizeof(entry_t))
         if new == NULL:
-            raise AllocFailedError("no memory for a handle's table", "entries", mask + 1)
+            return -1
         for i in range(size):
             if old[i].value != NULL:
                 j = _start(old[i].hash, old[i].what) & mask
@@ -500,11 +576,16 @@ cdef class Handle:
 
     cdef int _clear(self) except -1:
         """Forget what was prepared."""
-        cdef entry_t* table = self.table
-        cdef size_t i, size = self.table_mask + 1 if table != NULL else 0
+        cdef entry_t* table
+        cdef size_t i, size
+        mx_guard_lock(&self.guard)
+        table, size = self.table, self.table_mask + 1 if self.table != NULL else 0
         self._forget_memo()
         self.table, self.table_mask, self.table_count, self.prepared = NULL, 0, 0, 0
-        self.found, self.programs, self.calls = {}, {}, None
+        mx_guard_unlock(&self.guard)
+        self.found.clear()
+        self.programs.clear()
+        self.forget_calls()
         for i in range(size):
             Py_XDECREF(table[i].problem)
             Py_XDECREF(table[i].value)
@@ -515,30 +596,38 @@ cdef class Handle:
                          size_t size):
         """Return what is kept for a problem, as `lookup` does, and let `recall` find it by the descriptors' stamps."""
         cdef memo_t* m
+        cdef entry_t* entry
         cdef int i
-        value = self.lookup(data, size, what)
-        if value is None:
-            return None
-        if self.memo == NULL or (self.memo_lost > 2 * self.memo_mask and self.memo_mask + 1 < MEMO_MOST):
-            self._grow_memo()
-        m = &self.memo[2 * (memo_hash(stamp, count, call) >> 32 & self.memo_mask)]
-        self.memo_lost += m[1].value != NULL
-        m[1] = m[0]
-        for i in range(count):
-            m.stamp[i] = stamp[i]
-        m.call, m.value = call, <PyObject*> value
-        return value
+        cdef object found = None
+        cdef uint64_t h = hash_bytes(data, size)
+        mx_guard_lock(&self.guard)
+        if self.table != NULL:
+            entry = self._place(data, size, what, h)
+            if entry.value != NULL:
+                found = <object> entry.value
+                if self.memo == NULL or (self.memo_lost > 2 * self.memo_mask and self.memo_mask + 1 < MEMO_MOST):
+                    self._grow_memo()
+                if self.memo != NULL:  # without memory for it, it is found each time
+                    m = &self.memo[2 * (memo_hash(stamp, count, call) >> 32 & self.memo_mask)]
+                    self.memo_lost += m[1].value != NULL
+                    m[1] = m[0]
+                    for i in range(count):
+                        m.stamp[i] = stamp[i]
+                    m.call, m.value = call, entry.value
+        mx_guard_unlock(&self.guard)
+        return found
 
-    cdef int _grow_memo(self) except -1:
+    cdef int _grow_memo(self) noexcept:
         cdef size_t pairs = 4 * (self.memo_mask + 1) if self.memo != NULL else MEMO_START
         cdef memo_t* new = <memo_t*> calloc(2 * pairs, sizeof(memo_t))
         if new == NULL:
-            raise AllocFailedError("no memory for a handle's memo", "entries", 2 * pairs)
+            return -1
         free(self.memo)
         self.memo, self.memo_mask, self.memo_lost = new, pairs - 1, 0
         return 0
 
     cdef int _forget_memo(self) noexcept:
+        """The caller holds the guard."""
         if self.memo != NULL:
             memset(self.memo, 0, 2 * (self.memo_mask + 1) * sizeof(memo_t))
         return 0
@@ -625,11 +714,11 @@ cdef class Handle:
         if self.device.info.cuda >= 0:
             buffer = _cuda.Buffer(self.device.info.cuda, max(1, desc.nbytes))  # no driver has empty ones
             if clear:
-                _cuda.clear(self.queue, buffer)
+                _cuda.clear(self.here(), buffer)
         else:
             from miopyx.device import devices
 
-            buffer = devices.allocate(self.queue, max(1, desc.nbytes), clear)
+            buffer = devices.allocate(self.here(), max(1, desc.nbytes), clear)
             _buffers.keep(buffer, self.device.context, "array")
         buffer._miopyx_made = kind, desc.lens, strides
         return buffer
@@ -664,11 +753,11 @@ cdef class Handle:
             return self.empty(values.shape, values.dtype)
         if self.device.info.cuda >= 0:
             buffer = _cuda.Buffer(self.device.info.cuda, values.nbytes)
-            _cuda.copy_in(self.queue, buffer, values.reshape(-1).view("u1"))
+            _cuda.copy_in(self.here(), buffer, values.reshape(-1).view("u1"))
         else:
             from miopyx.device import devices
 
-            buffer = devices.upload(self.queue, values)
+            buffer = devices.upload(self.here(), values)
             _buffers.keep(buffer, self.device.context, "array")
         buffer._miopyx_made = values.dtype, values.shape, values.strides
         return buffer
@@ -708,18 +797,22 @@ cdef class Handle:
         elif self.device.info.cuda >= 0:
             if array.nbytes:
                 address = _buffers.address_on_cuda(buffer, "buffer", array.nbytes, self.device.info.cuda,
-                                                   self.queue.int_ptr)
-                _cuda.copy_out(self.queue, address, array.reshape(-1).view("u1"))
+                                                   self.here().int_ptr)
+                _cuda.copy_out(self.here(), address, array.reshape(-1).view("u1"))
         else:
             from miopyx.device import devices
 
             _buffers.keep(buffer, self.device.context, "buffer")
-            devices.download(self.queue, buffer, array)
+            devices.download(self.here(), buffer, array)
         return array
 
     def forget_calls(self):
         """Let calls on arrays be prepared anew."""
+        old = self.calls  # which others may be reading
+        mx_guard_lock(&self.guard)
         self.calls = None
+        mx_guard_unlock(&self.guard)
+        del old
 
     def _download_anew(self, buffer):
         if self.device.is_host:
@@ -746,6 +839,11 @@ cdef Handle check_handle(object handle):
     raise BadParmError("not a handle", "handle", handle, "a Handle")
 
 
+cdef int _compare_turns(const void* a, const void* b) noexcept nogil:
+    cdef uint64_t x = (<const uint64_t*> a)[0], y = (<const uint64_t*> b)[0]
+    return (x > y) - (x < y)
+
+
 cdef inline uint64_t _start(uint64_t h, int64_t what) noexcept:
     return (h + <uint64_t> what * 0x9E3779B97F4A7C15ULL) >> 20
 
@@ -759,13 +857,13 @@ class _Timing:
         acquire(&handle.lock)
         self.profiling, self.queue = handle.profiling, None
         try:
-            if handle.queue is not None and not handle.queue_profiles:
+            if handle.own_queue is not None and not handle.queue_profiles:
                 from miopyx.device import devices
 
                 handle.finish()
-                self.queue = handle.queue
+                self.queue = handle.own_queue
                 handle._adopt(handle.device.info, devices.timing_queue(self.queue))
-            handle.profiling = True
+            store_flag(handle.profiling, True)
         except BaseException:
             mx_lock_drop(&handle.lock)
             raise
@@ -773,7 +871,7 @@ class _Timing:
     def __exit__(self, *exc):
         cdef Handle handle = self.handle
         try:
-            handle.profiling = self.profiling
+            store_flag(handle.profiling, self.profiling)
             if self.queue is not None:
                 handle.finish()
                 handle._adopt(handle.device.info, self.queue)

@@ -22,6 +22,7 @@ from miopyx.runtime._buffers cimport (
 )
 from miopyx._core cimport ARG_SLOT, ARG_TICKET, ARG_TURN, ARG_VALUE, SLOT_WORKSPACE, Arg, Device, Offer, Step
 from ._handle cimport Handle
+from miopyx.values._guard cimport add_uint64, load_flag, load_uint64, store_double, store_uint64
 from miopyx.values._lock cimport acquire, mx_lock_drop
 from miopyx.runtime._runtime cimport Program, fork_generation, require, runtime_t
 from miopyx.problem._problem cimport Problem
@@ -150,7 +151,7 @@ cdef class Invoker(Kept):
         cdef int i, status, threads = self.device.threads
         for i in range(self.count + 1):
             pointers[i] = slots[i].ptr
-        cdef bint profile = handle.profiling  # once: another thread may switch it
+        cdef bint profile = load_flag(handle.profiling)  # once: another thread may switch it
         start = perf_counter() if profile else 0.0
         if self.quick:
             status = self._run_steps(pointers, scalars, threads)
@@ -160,7 +161,7 @@ cdef class Invoker(Kept):
         if status != 0:
             raise error(status, f"{self.solver.name} failed")
         if profile:
-            handle.kernel_time = (perf_counter() - start) * 1e3
+            store_double(handle.kernel_time, (perf_counter() - start) * 1e3)
         return 0
 
     cdef int _run_steps(self, void** slots, const double* scalars, int threads) noexcept nogil:
@@ -177,7 +178,6 @@ cdef class Invoker(Kept):
 
         The constant steps, which take no scalars, run alone or not at all.
         """
-        global tickets
         cdef int i, j
         cdef int32_t turn
         cdef step_t* s
@@ -189,7 +189,8 @@ cdef class Invoker(Kept):
         cdef void* event = NULL
         cdef const runtime_t* rt = self.rt
         cdef bint new_scalars
-        cdef bint profile = handle.profiling
+        cdef uint64_t ticket
+        cdef bint profile = load_flag(handle.profiling)
         cdef double elapsed = 0
         # By their bits: 0 and -0 are not the same.
         new_scalars = not self.scalars_bound or memcmp(scalars, self.scalars, sizeof(self.scalars)) != 0
@@ -221,8 +222,8 @@ cdef class Invoker(Kept):
                             "setting a number")
             for turn in range(s.repeats):
                 if s.ticket_index >= 0:
-                    tickets += 1 << 16
-                    require(rt, rt.set_arg(s.kernel, s.ticket_index, sizeof(tickets), &tickets), "setting a ticket")
+                    ticket = add_uint64(tickets, 1 << 16)
+                    require(rt, rt.set_arg(s.kernel, s.ticket_index, sizeof(ticket), &ticket), "setting a ticket")
                 if s.turn_index >= 0:
                     require(rt, rt.set_arg(s.kernel, s.turn_index, sizeof(turn), &turn), "setting a turn")
                 require(rt, rt.enqueue(handle.queue_ptr, s.kernel, s.dims, s.global_size,
@@ -234,7 +235,7 @@ cdef class Invoker(Kept):
             memcpy(self.scalars, scalars, sizeof(self.scalars))
             self.scalars_bound = True
         if profile:
-            handle.kernel_time = elapsed
+            store_double(handle.kernel_time, elapsed)
         return 0
 
 
@@ -258,7 +259,8 @@ cdef int execute(Handle handle, Invoker invoker, const call_t* call, tuple names
     Nothing is launched unless everything fits.
     """
     cdef int64_t need = invoker.slot[invoker.count].need
-    invoker.turn = handle.turn
+    if load_uint64(invoker.turn) != load_uint64(handle.turn):  # threads that call side by side write nothing they share
+        store_uint64(invoker.turn, load_uint64(handle.turn))
     _require_ready(handle, invoker)
     if call.workspace_size != OWN and call.workspace_size < need:
         raise UnknownError("workspace is smaller than the solution needs",

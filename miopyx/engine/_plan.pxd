@@ -6,6 +6,7 @@ from libc.stdint cimport int64_t, uint64_t
 from ._arena cimport Arena
 from ._handle cimport STAMPS, Handle
 from ._invoker cimport Invoker
+from miopyx.values._guard cimport mx_guard
 from miopyx.values._types cimport MX_SCALARS, MX_SLOTS
 
 
@@ -27,7 +28,11 @@ cdef class Plan:
     # What it was made from; the stamps say in which state.
     cdef tuple descriptors, descriptor_names
     cdef uint64_t stamp[STAMPS]
-    cdef object identity                 # says what the descriptors describe now
+    cdef const uint64_t* said[STAMPS]    # theirs, which the tuple keeps
+    cdef int stamps
+    cdef mx_guard guard                  # of `own`
+    cdef tuple made_from                 # what `seen` said of the descriptors
+    cdef object identity                 # says what descriptors describe
     cdef object made_of                  # what it said when the plan was made
 
     cdef int _run(self, PyObject** data, const double* scalars) except -1
@@ -39,5 +44,5 @@ cdef class Plan:
 
 
 # An empty plan whose handle, invoker and explanation are set; the caller fills in `order` and `count`.
-cdef Plan make_plan(Handle handle, Invoker invoker, tuple names, tuple descriptors, tuple descriptor_names,
+cdef Plan make_plan(Handle handle, Invoker invoker, tuple names, tuple descriptors, tuple now, tuple descriptor_names,
                     object identity, object explaining, tuple scalars)

@@ -5,7 +5,9 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from miopyx.values._args cimport to_double, to_epsilon
-from miopyx.problem._descriptors cimport Descriptor
+from miopyx.problem._descriptors cimport Descriptor, seen
+from miopyx.values._guard cimport load_uint64, mx_guard_lock, mx_guard_unlock, store_uint64
+from ._arena cimport Arena
 from ._handle cimport Handle
 from ._binding cimport OWN, call_t
 from ._invoker cimport Invoker, execute, execute_on, pack
@@ -92,7 +94,7 @@ cdef class Plan:
         cdef call_t call
         _require_usable(self)
         call.order, call.count, call.data, call.workspace_size = self.order, self.count, data, OWN
-        return execute(self.handle, self.invoker, &call, self.names, scalars, self.own)
+        return execute(self.handle, self.invoker, &call, self.names, scalars, _packed(self))
 
     cdef int run_within(self, PyObject** data, const double* scalars, int64_t workspace_size) except -1:
         """A call with a workspace of the caller's, which lies behind the buffers."""
@@ -121,31 +123,34 @@ cdef class Plan:
         _require_usable(self)
         if "w" not in self.buffers:
             raise BadParmError("the plan takes no weights", "w", w, f"a plan of w, not {', '.join(self.buffers)}")
-        if w is None:
-            self.own = None
-            return
-        self.own = pack(self.handle, self.invoker, self.order[<int> self.names.index("w")], w, "w")
+        new = None
+        if w is not None:
+            new = pack(self.handle, self.invoker, self.order[<int> self.names.index("w")], w, "w")
+        mx_guard_lock(&self.guard)
+        _old, self.own = self.own, new  # what calls that have begun hold themselves
+        mx_guard_unlock(&self.guard)
 
     @property
     def packed(self):
         """Whether calls use weights that `pack` prepared."""
-        return self.own is not None
+        return _packed(self) is not None
 
     cdef int _require_unchanged(self) except -1:
         """Descriptors were set again: fine if that says the same."""
         cdef bint same
         cdef int i
-        stamps = [(<Descriptor> d).stamp for d in self.descriptors]
+        now = tuple([seen(d) for d in self.descriptors])
+        stamps = [(<Descriptor> d).stamp for d in now]
         try:
-            same = self.identity() == self.made_of
+            same = self.identity(now) == self.made_of
         except MIOpenError:
             same = False
         for i in range(len(stamps)):
-            if stamps[i] != self.stamp[i]:
+            if stamps[i] != load_uint64(self.stamp[i]):
                 if not same:
                     raise BadParmError("descriptor was changed after the plan was made", self.descriptor_names[i],
                                        self.descriptors[i], "a new plan")
-                self.stamp[i] = stamps[i]
+                store_uint64(self.stamp[i], stamps[i])
         return 0
 
     @property
@@ -188,23 +193,34 @@ cdef inline int _require_usable(Plan plan) except -1:
     if plan.handle is None:
         raise BadParmError("a plan that no handle made", "plan", None, "Handle.convolution_forward(...)")
     plan.handle.require_alive()
-    for i in range(len(plan.descriptors)):
-        if (<Descriptor> plan.descriptors[i]).stamp != plan.stamp[i]:
+    for i in range(plan.stamps):
+        if load_uint64(plan.said[i][0]) != load_uint64(plan.stamp[i]):
             plan._require_unchanged()
             break
     return 0
 
 
-cdef Plan make_plan(Handle handle, Invoker invoker, tuple names, tuple descriptors, tuple descriptor_names,
+cdef inline Arena _packed(Plan plan):
+    mx_guard_lock(&plan.guard)
+    arena = plan.own
+    mx_guard_unlock(&plan.guard)
+    return arena
+
+
+cdef Plan make_plan(Handle handle, Invoker invoker, tuple names, tuple descriptors, tuple now, tuple descriptor_names,
                     object identity, object explaining, tuple scalars):
-    """`scalars` are pairs of a name and a default."""
+    """`now` is what `seen` said of the descriptors when the problem was made; `scalars` pairs of a name and a default.
+
+    `identity` says of such a tuple what it describes.
+    """
     cdef Plan plan = plan_type.__new__(plan_type)
     cdef int i
     plan.handle, plan.invoker, plan.names, plan.explaining = handle, invoker, names, explaining
     plan.descriptors, plan.descriptor_names = descriptors, descriptor_names
-    for i in range(len(descriptors)):
-        plan.stamp[i] = (<Descriptor> descriptors[i]).stamp
-    plan.identity, plan.made_of = identity, identity()
+    plan.stamps = <int> len(descriptors)
+    for i in range(plan.stamps):
+        plan.stamp[i], plan.said[i] = (<Descriptor> now[i]).stamp, &(<Descriptor> descriptors[i]).stamp
+    plan.made_from, plan.identity, plan.made_of = now, identity, identity(now)
     plan.scalars = tuple([name for name, _ in scalars])
     for i in range(MX_SCALARS):
         plan.default[i] = scalars[i][1] if i < len(scalars) else 0.0

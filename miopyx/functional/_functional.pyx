@@ -28,6 +28,7 @@ from miopyx.runtime._arrays cimport (
     current_stream, describe_array, device_text, dl_type_of, exchange_api, is_on_host, made_array, read_array,
     read_cuda_array, type_text,
 )
+from miopyx.values._guard cimport load_int64, mx_guard, mx_guard_lock, mx_guard_unlock
 from miopyx.values._args cimport to_double, to_epsilon, to_flag, to_int64, to_member
 from miopyx.values._types cimport MX_INT64, MX_SLOTS
 
@@ -57,6 +58,13 @@ cdef class Prepared:
 
 cdef class Kept:
     """What was asked for, and what was prepared for it."""
+
+
+cdef inline dict _calls_of(_Handle handle):
+    mx_guard_lock(&handle.guard)
+    calls = handle.calls
+    mx_guard_unlock(&handle.guard)
+    return calls
 
 
 cdef size_t _size(const ask_t* ask) noexcept:
@@ -203,25 +211,31 @@ cdef class Call:
     cdef object known(self):
         """What was kept for a call that asked for the same."""
         cdef Kept kept
-        self.math_changes = self.handle.math_changes
-        if self.handle.calls is None:
+        cdef dict calls = _calls_of(self.handle)
+        self.math_changes = load_int64(self.handle.math_changes)
+        if calls is None:
             return None
-        kept = self.handle.calls.get(hash_bytes(&self.ask, _size(&self.ask)))
+        kept = calls.get(hash_bytes(&self.ask, _size(&self.ask)))
         while kept is not None and memcmp(&kept.ask, &self.ask, _size(&self.ask)) != 0:
             kept = kept.next
         return None if kept is None else kept.prepared
 
     cdef object keep(self, object prepared):
         cdef Kept kept = Kept()
-        if self.math_changes != self.handle.math_changes:
-            return prepared  # for what another thread has set anew
-        if self.handle.calls is None:
-            self.handle.calls = {}
-        elif len(self.handle.calls) >= MOST_KEPT:
-            self.handle.calls.clear()
+        cdef dict calls = _calls_of(self.handle), new = {}
+        if calls is None:
+            mx_guard_lock(&self.handle.guard)
+            if self.handle.calls is None:
+                self.handle.calls = new
+            calls = self.handle.calls
+            mx_guard_unlock(&self.handle.guard)
+        elif len(calls) >= MOST_KEPT:
+            calls.clear()
+        if self.math_changes != load_int64(self.handle.math_changes):
+            return prepared  # for what another thread has set anew, which also forgets `calls`
         number = hash_bytes(&self.ask, _size(&self.ask))
-        kept.ask, kept.prepared, kept.next = self.ask, prepared, self.handle.calls.get(number)
-        self.handle.calls[number] = kept
+        kept.ask, kept.prepared, kept.next = self.ask, prepared, calls.get(number)
+        calls[number] = kept
         return prepared
 
     cdef tuple lens(self, int at):
@@ -275,6 +289,7 @@ cdef bint is_queued(object data) noexcept:
 
 # Handles of arrays in host memory, and of queues, whose addresses are theirs while their handles live.
 cdef _Handle _host_handle = None
+cdef mx_guard _guard             # of the handle above
 cdef dict _queue_handles = {}
 cdef dict _cuda_handles = {}     # by the devices' numbers; or why there is none
 
@@ -292,9 +307,19 @@ cdef _Handle _handle_of(object data):
                 _queue_handles.clear()
             handle = _queue_handles[queue.int_ptr] = Handle(queue)
         return handle
-    if _host_handle is None or not _host_handle.is_usable():
-        _host_handle = Handle("cpu")
-    return _host_handle
+    cdef _Handle host, new
+    mx_guard_lock(&_guard)
+    host = _host_handle
+    mx_guard_unlock(&_guard)
+    if host is None or not host.is_usable():
+        new = Handle("cpu")
+        mx_guard_lock(&_guard)
+        if _host_handle is host:  # else another thread was faster
+            _host_handle = new
+        new = _host_handle
+        mx_guard_unlock(&_guard)
+        host = new
+    return host
 
 
 cdef _Handle _cuda_handle(int ordinal):

@@ -67,11 +67,8 @@ cdef int host_dropout(const void* problem, void** slots, const double* scalars, 
     cdef dropout_t d
     cdef unsigned arithmetic
     cdef int width
-    cdef int64_t place
     d.p, d.x, d.y, d.mask = p, <char*> slots[DROPOUT_X], <char*> slots[DROPOUT_Y], <uint8_t*> slots[DROPOUT_MASK]
     d.least, d.scale, d.seed, d.masks = <uint32_t> least_of(p.p), scale_of(p.p), 0, 0
-    if p.mask != DROPOUT_GIVEN:
-        d.seed, d.masks = states[0], states[1] - states[0]
     walk_dropout(p, &d.grid)
     d.lines, d.pieces = grid_lines(&d.grid), ceil_div(d.grid.len[LAST], PIECE)
     d.tasks = at_most(d.lines * d.pieces, 4 * TASKS)
@@ -80,14 +77,16 @@ cdef int host_dropout(const void* problem, void** slots, const double* scalars, 
     if d.rows == NULL:
         release_threads(width)
         return ALLOC_FAILED
+    if p.mask != DROPOUT_GIVEN:
+        d.seed = states[0]
+        d.masks = mx_take_mask(states, p.evolves) - d.seed
     arithmetic = default_arithmetic()
     run_tasks(dropout_task, &d, d.tasks, width)
     restore_arithmetic(arithmetic)
     release_threads(width)
     free(d.rows)
     if p.evolves:
-        for place in range(DROPOUT_PLACES):
-            states[2 * place + 1] = d.seed + d.masks + 1
+        mx_tell_places(states, DROPOUT_PLACES)
     return 0
 
 

@@ -19,7 +19,7 @@ from miopyx.problem._rnn cimport (
 )
 from miopyx.values._types cimport MX_RNN_GET, mx_rnn_problem
 from ._common cimport ALLOC_FAILED, at_most, ceil_div
-from ._dropout cimport mx_philox
+from ._dropout cimport mx_philox, mx_take_mask, mx_tell_places
 from ._kernels cimport kernels
 from ._pool cimport acquire_threads, default_arithmetic, release_threads, restore_arithmetic, run_tasks
 
@@ -232,20 +232,19 @@ cdef void drop_between(const rnn_t* h) noexcept nogil:
     """Of a layer's output, which is kept as it is, what the next layer gets; kernels/layers/dropout.h."""
     cdef const mx_rnn_problem* p = h.p
     cdef uint64_t* states = <uint64_t*> h.slots[RNN_STATES]
-    cdef uint64_t seed = states[0], masks = states[1] - states[0]
+    cdef uint64_t seed = states[0], masks = mx_take_mask(states, p.evolves) - seed
     cdef uint8_t* mask = <uint8_t*> h.slots[RNN_RESERVE] + h.at.mask
     cdef uint32_t least = <uint32_t> least_of(p.dropout)
     cdef double scale = scale_of(p.dropout)
     cdef uint32_t words[4]
-    cdef int64_t i, place
+    cdef int64_t i
     for i in range(p.rows * p.dirs * p.hidden):
         if i % 4 == 0:
             mx_philox(<uint64_t> (i // 4), masks, seed, words)
         mask[i] = words[i % 4] >> 8 >= least
         h.above[i] = h.above[i] * scale if mask[i] else 0
     if p.evolves:
-        for place in range(DROPOUT_PLACES):
-            states[2 * place + 1] = seed + masks + 1
+        mx_tell_places(states, DROPOUT_PLACES)
 
 
 cdef void clear_padding(const rnn_t* h, int slot, int64_t vector) noexcept nogil:

@@ -18,4 +18,23 @@ static inline void mx_philox(uint64_t counter, uint64_t masks, uint64_t seed, ui
     }
     words[0] = a, words[1] = b, words[2] = c, words[3] = d;
 }
+
+/* The number of a mask, which no other call takes: states that threads share count each. */
+static inline uint64_t mx_take_mask(uint64_t *states, int evolves) {
+    return evolves ? __atomic_fetch_add(states + 1, 1, __ATOMIC_SEQ_CST)
+                   : __atomic_load_n(states + 1, __ATOMIC_ACQUIRE);
+}
+
+/* Let all places say what the first one does.  Where another thread has counted meanwhile, once more: whoever
+   counts later writes later, and the last one finds it as it was. */
+static inline void mx_tell_places(uint64_t *states, int places) {
+    uint64_t count;
+    do {
+        count = __atomic_load_n(states + 1, __ATOMIC_SEQ_CST);
+        for (int place = 1; place < places; place++)
+            __atomic_store_n(states + 2 * place + 1, count, __ATOMIC_RELAXED);
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    } while (__atomic_load_n(states + 1, __ATOMIC_SEQ_CST) != count);
+}
+
 #endif

@@ -1,6 +1,7 @@
 """Activations: their descriptor and their two problems."""
 
-from ._descriptors cimport Descriptor, TensorDescriptor
+from miopyx.values._guard cimport load_flag
+from ._descriptors cimport Descriptor, TensorDescriptor, seen
 from ._problem cimport Problem
 from miopyx.values._types cimport mx_activation_problem
 
@@ -62,9 +63,9 @@ cdef inline unsigned read_backward(int mode) noexcept nogil:
 
 cdef inline ActivationDescriptor as_activation(object desc, str name):
     """`desc` where it is a live activation descriptor, else the error that names the parameter."""
-    if type(desc) is ActivationDescriptor and not (<ActivationDescriptor> desc).destroyed:
-        return <ActivationDescriptor> desc
-    return check_activation(desc, name)
+    if type(desc) is not ActivationDescriptor or load_flag((<ActivationDescriptor> desc).destroyed):
+        desc = check_activation(desc, name)
+    return <ActivationDescriptor> seen(desc)
 
 
 cdef ActivationDescriptor check_activation(object desc, str name)

@@ -7,7 +7,7 @@ for all others.  What is not read is not part of the problem.  Nor are alpha, be
 from libc.string cimport memset
 
 from miopyx.values._args cimport raise_unknown, to_double, to_member
-from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor, next_stamp
+from ._descriptors cimport Descriptor, TensorDescriptor, begin_setting, check_descriptor, end_setting, next_stamp
 from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain, tensor_text
 from miopyx.values._types cimport MX_ACTIVATION_BACKWARD, MX_ACTIVATION_FORWARD, MX_AXES, mx_activation_problem
 
@@ -51,8 +51,9 @@ cdef class ActivationDescriptor(Descriptor):
         cdef double c = to_double(gamma, "activGamma")
         if number < 0 or number >= MODES:
             raise_unknown(mode, "miopenActivationMode_t", "mode")
+        begin_setting(self)
         self.number, self.alpha, self.beta, self.gamma = number, a, b, c
-        self.stamp = next_stamp()
+        end_setting(self)
         return 0
 
     @property

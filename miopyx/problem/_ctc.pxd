@@ -2,7 +2,8 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-from ._descriptors cimport Descriptor, check_descriptor
+from miopyx.values._guard cimport load_flag
+from ._descriptors cimport Descriptor, check_descriptor, seen
 from ._slots cimport SlotsProblem
 from miopyx.values._types cimport mx_slots_problem
 
@@ -48,6 +49,6 @@ cdef class Labels:
 
 cdef inline CTCLossDescriptor as_ctc(object desc, str name):
     """`desc` where it is a live CTC loss descriptor, else the error that names the parameter."""
-    if type(desc) is CTCLossDescriptor and not (<CTCLossDescriptor> desc).destroyed:
-        return <CTCLossDescriptor> desc
-    return <CTCLossDescriptor> check_descriptor(desc, CTCLossDescriptor, name)
+    if type(desc) is not CTCLossDescriptor or load_flag((<CTCLossDescriptor> desc).destroyed):
+        desc = check_descriptor(desc, CTCLossDescriptor, name)
+    return <CTCLossDescriptor> seen(desc)

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from miopyx.values._args cimport to_flag, to_int
-from ._descriptors cimport Descriptor, next_stamp, to_data_type
+from ._descriptors cimport Descriptor, begin_setting, end_setting, next_stamp, to_data_type
 from ._problem cimport hash_bytes
 from ._slots cimport SlotsProblem
 from miopyx.values._types cimport (
@@ -56,8 +56,9 @@ cdef class CTCLossDescriptor(Descriptor):
     cdef int set(self, object data_type, object blank, object softmax) except -1:
         cdef int kind = to_data_type(data_type, "dataType"), label = to_int(blank, "blank_label_id")
         cdef bint flag = to_flag(softmax, "apply_softmax_layer")
+        begin_setting(self)
         self.type, self.blank_label_id, self.apply_softmax_layer = kind, label, flag
-        self.stamp = next_stamp()
+        end_setting(self)
         return 0
 
     @property

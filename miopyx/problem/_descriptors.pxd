@@ -2,6 +2,10 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
+from miopyx.values._guard cimport (
+    MX_NO_GIL, load_flag, load_uint64, mx_guard, mx_guard_lock, mx_guard_unlock, store_uint64,
+)
+
 cdef enum:
     MAX_DIMS = 8
     MAX_SPATIAL_DIMS = 3
@@ -12,10 +16,13 @@ cdef bint is_ocp8(int64_t data_type) noexcept nogil
 
 cdef class Descriptor:
     cdef bint destroyed             # its content stays, for plans that were made of it
+    cdef mx_guard guard             # of all that a setting sets
     cdef uint64_t stamp             # of what it was last set to, see next_stamp
 
     cdef str described(self)
     cdef tuple settings(self)
+    cdef Descriptor copied(self)
+    cdef int hold(self) noexcept
 
 
 cdef class TensorDescriptor(Descriptor):
@@ -58,15 +65,54 @@ cdef uint64_t next_stamp() noexcept nogil
 cdef object check_descriptor(object desc, type kind, str name)
 
 
-cdef inline TensorDescriptor as_tensor(object desc, str name):
-    """`desc` where it is a live tensor descriptor, else the error that names the parameter."""
-    if type(desc) is TensorDescriptor and not (<TensorDescriptor> desc).destroyed:
+cdef inline object seen(object desc):
+    """A descriptor (or None) to read from: what it says now.  Without the GIL, where others may set it, a copy."""
+    if MX_NO_GIL and desc is not None:
+        return (<Descriptor> desc).copied()
+    return desc
+
+
+cdef inline uint64_t stamp_of(Descriptor desc) noexcept:
+    """The stamp, for who reads nothing else."""
+    return load_uint64(desc.stamp)
+
+
+cdef inline int begin_setting(Descriptor desc) noexcept:
+    """Stands before what sets a descriptor, which nothing may interrupt."""
+    mx_guard_lock(&desc.guard)
+    return 0
+
+
+cdef inline int end_setting(Descriptor desc) noexcept:
+    """Stands behind it."""
+    store_uint64(desc.stamp, next_stamp())
+    mx_guard_unlock(&desc.guard)
+    return 0
+
+
+cdef inline TensorDescriptor the_tensor(object desc, str name):
+    """`desc` itself where it is a live tensor descriptor, to be set, else the error that names the parameter."""
+    if type(desc) is TensorDescriptor and not load_flag((<TensorDescriptor> desc).destroyed):
         return <TensorDescriptor> desc
     return <TensorDescriptor> check_descriptor(desc, TensorDescriptor, name)
 
 
-cdef inline ConvolutionDescriptor as_convolution(object desc, str name):
-    """`desc` where it is a live convolution descriptor, else the error that names the parameter."""
-    if type(desc) is ConvolutionDescriptor and not (<ConvolutionDescriptor> desc).destroyed:
+cdef inline TensorDescriptor as_tensor(object desc, str name):
+    """What a live tensor descriptor says, else the error that names the parameter."""
+    if MX_NO_GIL:
+        return <TensorDescriptor> seen(the_tensor(desc, name))
+    return the_tensor(desc, name)
+
+
+cdef inline ConvolutionDescriptor the_convolution(object desc, str name):
+    """`desc` itself where it is a live convolution descriptor, to be set, else the error that names the parameter."""
+    if type(desc) is ConvolutionDescriptor and not load_flag((<ConvolutionDescriptor> desc).destroyed):
         return <ConvolutionDescriptor> desc
     return <ConvolutionDescriptor> check_descriptor(desc, ConvolutionDescriptor, name)
+
+
+cdef inline ConvolutionDescriptor as_convolution(object desc, str name):
+    """What a live convolution descriptor says, else the error that names the parameter."""
+    if MX_NO_GIL:
+        return <ConvolutionDescriptor> seen(the_convolution(desc, name))
+    return the_convolution(desc, name)

@@ -9,9 +9,11 @@ import sys
 import numpy
 
 from cpython.long cimport PyLong_Check
+from cpython.object cimport PyObject
 from libc.string cimport memcpy
 
 from miopyx.values._types cimport MX_BYTE, MX_E4M3, MX_E5M2
+from miopyx.values._guard cimport load_flag, load_int, mx_guard_lock, mx_guard_unlock, store_flag
 from miopyx.values._args cimport checked_add, checked_mul, convert_member, raise_unknown, read_ints, to_int, to_member
 from miopyx import enums
 from miopyx.errors import BadParmError, InvalidValueError, MIOpenError, UnknownError
@@ -26,6 +28,21 @@ cdef extern from *:
     # Each setting of each descriptor of the process gets a number of its own: two equal stamps mean equal content, so
     # that what was checked and found for a stamp need not be looked at again.  0 is a descriptor that was never set.
     uint64_t mx_next_stamp() noexcept nogil
+
+cdef extern from *:
+    """
+    /* The class of ours that an object's class is, or was made of in Python. */
+    static PyTypeObject *mx_own_type(PyObject *object) {
+        PyTypeObject *type = Py_TYPE(object);
+        while (type->tp_base && type->tp_flags & Py_TPFLAGS_HEAPTYPE)
+            type = type->tp_base;
+        return type;
+    }
+    """
+    ctypedef struct PyTypeObject:
+        Py_ssize_t tp_basicsize
+    PyTypeObject* mx_own_type(PyObject* object) noexcept
+    object PyType_GenericAlloc(PyTypeObject* type, Py_ssize_t items)
 
 cdef enum:
     TRANSPOSE = 1
@@ -122,22 +139,43 @@ cdef class Descriptor:
         """The calls that make a new descriptor into this one: functions, each with what follows the descriptor."""
         raise TypeError(f"no settings of {type(self).__name__}")
 
+    cdef Descriptor copied(self):
+        """A copy with the same stamp: what it says at this moment, whoever sets it."""
+        cdef PyTypeObject* own = mx_own_type(<PyObject*> self)
+        cdef Descriptor made = <Descriptor> PyType_GenericAlloc(own, 0)  # all zeros: holds nothing
+        cdef char* here = <char*> <PyObject*> self
+        cdef char* there = <char*> <PyObject*> made
+        cdef size_t own_part = sizeof(PyObject), content = <char*> &self.stamp - here  # between them what others change
+        memcpy(there + own_part, here + own_part, <char*> &self.destroyed - here - own_part)
+        made.destroyed = load_flag(self.destroyed)
+        mx_guard_lock(&self.guard)
+        memcpy(there + content, here + content, own.tp_basicsize - content)
+        made.hold()
+        mx_guard_unlock(&self.guard)
+        return made
+
+    cdef int hold(self) noexcept:
+        """Take references to the objects that were copied bit by bit."""
+        return 0
+
     def __repr__(self):
-        return f"<destroyed {self.described()}>" if self.destroyed else self.described()
+        cdef Descriptor now = self.copied()  # with the GIL, too: making the text may let go of it
+        return f"<destroyed {now.described()}>" if now.destroyed else now.described()
 
     def __eq__(self, other):
+        cdef Descriptor a, b
         if type(self) is not type(other):
             return NotImplemented
-        return (self.destroyed == (<Descriptor> other).destroyed
-                and (self.stamp == (<Descriptor> other).stamp or self.settings() == (<Descriptor> other).settings()))
+        a, b = self.copied(), (<Descriptor> other).copied()
+        return a.destroyed == b.destroyed and (a.stamp == b.stamp or a.settings() == b.settings())
 
     def __hash__(self):
-        return hash((type(self), self.settings()))
+        return hash((type(self), self.copied().settings()))
 
     def __reduce__(self):
-        if self.destroyed:
+        if load_flag(self.destroyed):
             raise TypeError(f"{self!r} cannot be copied")
-        return _made_again, (type(self), self.settings())
+        return _made_again, (type(self), self.copied().settings())
 
 
 def _made_again(type kind not None, tuple settings not None):
@@ -153,7 +191,7 @@ cdef object check_descriptor(object desc, type kind, str name):
     if not isinstance(desc, kind):
         article = "an" if kind.__name__[0] in "AEIO" else "a"
         raise BadParmError("another kind of object", name, desc, f"{article} {kind.__name__}")
-    if (<Descriptor> desc).destroyed:
+    if load_flag((<Descriptor> desc).destroyed):
         raise BadParmError("descriptor was destroyed", name, desc, "a live descriptor")
     return desc
 
@@ -163,7 +201,7 @@ def destroy(desc, type kind not None, str name not None):
     if desc is not None:
         if not isinstance(desc, kind):
             check_descriptor(desc, kind, name)
-        (<Descriptor> desc).destroyed = True
+        store_flag((<Descriptor> desc).destroyed, True)
 
 
 cdef class TensorDescriptor(Descriptor):
@@ -227,11 +265,12 @@ cdef class TensorDescriptor(Descriptor):
             space = 0
         nbytes = checked_mul(space, size, "strides")
         checked_mul(elements, size, "lens")
+        begin_setting(self)
         self.type, self.ndim, self.vector_length, self.cast_type = data_type, ndim, vector_length, -1
         memcpy(self.len, lens, ndim * sizeof(int64_t))
         memcpy(self.stride, strides, ndim * sizeof(int64_t))
         self.elements, self.space, self.bytes = elements, space, nbytes
-        self.stamp = mx_next_stamp()
+        end_setting(self)
         return 0
 
     cdef int require_set(self, str name) except -1:
@@ -252,30 +291,35 @@ cdef class TensorDescriptor(Descriptor):
     @property
     def lens(self):
         """Lengths, n c (d) h w."""
-        return tuple([self.len[i] for i in range(self.ndim)])
+        cdef TensorDescriptor now = <TensorDescriptor> seen(self)
+        return tuple([now.len[i] for i in range(now.ndim)])
 
     @property
     def strides(self):
         """Strides in elements."""
-        return tuple([self.stride[i] for i in range(self.ndim)])
+        cdef TensorDescriptor now = <TensorDescriptor> seen(self)
+        return tuple([now.stride[i] for i in range(now.ndim)])
 
     @property
     def nbytes(self):
         """Bytes from the first to the last addressed element, both included."""
-        return self.bytes if self.ndim else 0
+        cdef TensorDescriptor now = <TensorDescriptor> seen(self)
+        return now.bytes if now.ndim else 0
 
     @property
     def packed(self):
         """True where the tensor has no holes: as many elements as its space holds."""
-        return self.elements == self.space
+        cdef TensorDescriptor now = <TensorDescriptor> seen(self)
+        return now.elements == now.space
 
     @property
     def layout(self):
         """The first of NCHW, NHWC, NCDHW, NDHWC, CHWN that the strides fit, or None."""
+        cdef TensorDescriptor now = <TensorDescriptor> seen(self)
         for number in (0, 1, 7, 8, 2):
             order = _ORDER[number]
-            if len(order) == self.ndim and all(
-                self.stride[a] >= self.stride[b] for a, b in zip(order, order[1:])
+            if len(order) == now.ndim and all(
+                now.stride[a] >= now.stride[b] for a, b in zip(order, order[1:])
             ):
                 return miopenTensorLayout_t(number)
         return None
@@ -392,8 +436,12 @@ def set_tensor(TensorDescriptor desc, data_type, num_dims, dims, strides, bint w
 
 def set_cast_type(TensorDescriptor desc, cast_type):
     """Body of miopenSetTensorCastType."""
+    cdef int number
     desc.require_set("tensorDesc")
-    desc.cast_type, desc.stamp = to_data_type(cast_type, "cast_type"), mx_next_stamp()
+    number = to_data_type(cast_type, "cast_type")
+    begin_setting(desc)
+    desc.cast_type = number
+    end_setting(desc)
 
 
 def set_tensor_layout(TensorDescriptor desc, data_type, layout, lens, num_lens):
@@ -501,13 +549,14 @@ cdef class ConvolutionDescriptor(Descriptor):
                 raise BadParmError("dilation below 1", f"dilation[{i}]", dilation[i], ">= 1")
         if mode < 0 or mode > 3:
             raise_unknown(mode, "miopenConvolutionMode_t", "c_mode")
+        begin_setting(self)
         self._start_over()  # MIOpen puts a new descriptor in the old one's place
         self.spatial = spatial
         self.mode = TRANSPOSE if mode == TRANSPOSE else 0  # the two deprecated modes are plain convolutions
         for i in range(spatial):
             self.pad[i], self.stride[i], self.dilation[i] = <int> pad[i], <int> stride[i], <int> dilation[i]
             self.end[i] = <int> end[i]
-        self.stamp = mx_next_stamp()
+        end_setting(self)
         return 0
 
     cdef int output_dims(self, TensorDescriptor x, TensorDescriptor w, int64_t* out) except -1:
@@ -569,24 +618,29 @@ cdef class ConvolutionDescriptor(Descriptor):
 
     @property
     def pads(self):
-        return tuple([self.pad[i] for i in range(self.spatial)])
+        cdef ConvolutionDescriptor now = <ConvolutionDescriptor> seen(self)
+        return tuple([now.pad[i] for i in range(now.spatial)])
 
     @property
     def strides(self):
-        return tuple([self.stride[i] for i in range(self.spatial)])
+        cdef ConvolutionDescriptor now = <ConvolutionDescriptor> seen(self)
+        return tuple([now.stride[i] for i in range(now.spatial)])
 
     @property
     def dilations(self):
-        return tuple([self.dilation[i] for i in range(self.spatial)])
+        cdef ConvolutionDescriptor now = <ConvolutionDescriptor> seen(self)
+        return tuple([now.dilation[i] for i in range(now.spatial)])
 
     @property
     def output_pads(self):
-        return tuple([self.output_pad[i] for i in range(self.spatial)])
+        cdef ConvolutionDescriptor now = <ConvolutionDescriptor> seen(self)
+        return tuple([now.output_pad[i] for i in range(now.spatial)])
 
     @property
     def end_pads(self):
         """Pads behind each axis."""
-        return tuple([self.end[i] for i in range(self.spatial)])
+        cdef ConvolutionDescriptor now = <ConvolutionDescriptor> seen(self)
+        return tuple([now.end[i] for i in range(now.spatial)])
 
     @property
     def group_count(self):
@@ -607,12 +661,13 @@ cdef class ConvolutionDescriptor(Descriptor):
         As miopenGetConvolutionNdForwardOutputDim says them: 1 along an axis where w is longer than x with its pads.
         """
         cdef int64_t out[MAX_DIMS]
+        cdef ConvolutionDescriptor now = <ConvolutionDescriptor> seen(self)
         try:
-            self.output_dims(as_tensor(x, "inputTensorDesc"), as_tensor(w, "filterDesc"), out)
+            now.output_dims(as_tensor(x, "inputTensorDesc"), as_tensor(w, "filterDesc"), out)
         except BadParmError as e:
             raise renamed(e, inputTensorDesc="x", filterDesc="w", groupCount="self.groups",
                           convDesc="self") from None
-        return tuple([out[i] for i in range(self.spatial + 2)])
+        return tuple([out[i] for i in range(now.spatial + 2)])
 
     cdef str described(self):
         ends = f", end_pads={self.end_pads}" if self.end_pads != self.pads else ""
@@ -651,7 +706,9 @@ def set_group_count(ConvolutionDescriptor desc, groups):
     cdef int count = to_int(groups, "groupCount")
     if count < 1:
         raise BadParmError("group count below 1", "groupCount", count, ">= 1")
-    desc.groups, desc.stamp = count, mx_next_stamp()
+    begin_setting(desc)
+    desc.groups = count
+    end_setting(desc)
 
 
 def set_output_pads(ConvolutionDescriptor desc, spatial, pads):
@@ -663,9 +720,10 @@ def set_output_pads(ConvolutionDescriptor desc, spatial, pads):
     for i in range(n):
         if values[i] < 0:
             raise BadParmError("negative output pad", f"adjA[{i}]", values[i], ">= 0")
+    begin_setting(desc)
     for i in range(n):
         desc.output_pad[i] = <int> values[i]
-    desc.stamp = mx_next_stamp()
+    end_setting(desc)
 
 
 _ATTRIBUTE_LIMITS = ((-1, 1), (0, 1), (0, 1), (0, 1))
@@ -678,18 +736,22 @@ def set_attribute(ConvolutionDescriptor desc, attr, value):
     low, high = _ATTRIBUTE_LIMITS[number]
     if v < low or v > high:
         raise BadParmError("attribute value out of range", "value", v, f"{low} ... {high}")
-    desc.attribute[number], desc.stamp = v, mx_next_stamp()
+    begin_setting(desc)
+    desc.attribute[number] = v
+    end_setting(desc)
 
 
 def get_attribute(ConvolutionDescriptor desc, attr):
     cdef int number = to_member(attr, "miopenConvolutionAttrib_t", "attr")
     if number < 0 or number >= len(_ATTRIBUTE_LIMITS):
         raise_unknown(attr, "miopenConvolutionAttrib_t", "attr")
-    return desc.attribute[number]
+    return load_int(desc.attribute[number])
 
 
 def set_find_mode(ConvolutionDescriptor desc, mode):
     cdef int number = to_member(mode, "miopenConvolutionFindMode_t", "findMode")
     if number < 1 or number > 5:
         raise_unknown(mode, "miopenConvolutionFindMode_t", "findMode")
-    desc.find_mode_set, desc.stamp = number, mx_next_stamp()
+    begin_setting(desc)
+    desc.find_mode_set = number
+    end_setting(desc)

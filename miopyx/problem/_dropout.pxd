@@ -2,7 +2,8 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor
+from miopyx.values._guard cimport load_flag
+from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor, seen
 from ._problem cimport Problem
 from miopyx.values._types cimport mx_dropout_problem, mx_grid, mx_tensor
 
@@ -61,6 +62,6 @@ cdef int walk_dropout(const mx_dropout_problem* p, mx_grid* grid) noexcept nogil
 
 cdef inline DropoutDescriptor as_dropout(object desc, str name):
     """`desc` where it is a live dropout descriptor, else the error that names the parameter."""
-    if type(desc) is DropoutDescriptor and not (<DropoutDescriptor> desc).destroyed:
-        return <DropoutDescriptor> desc
-    return <DropoutDescriptor> check_descriptor(desc, DropoutDescriptor, name)
+    if type(desc) is not DropoutDescriptor or load_flag((<DropoutDescriptor> desc).destroyed):
+        desc = check_descriptor(desc, DropoutDescriptor, name)
+    return <DropoutDescriptor> seen(desc)

@@ -1,10 +1,11 @@
 """Dropout: its descriptor and its problems."""
 
+from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
 
 from miopyx.values._args cimport raise_unknown, to_double, to_flag, to_int64, to_member
-from ._descriptors cimport Descriptor, TensorDescriptor, next_stamp
+from ._descriptors cimport Descriptor, TensorDescriptor, begin_setting, end_setting, seen
 from ._grid cimport fill_grid
 from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain, tensor_text
 from miopyx.values._types cimport (
@@ -92,9 +93,15 @@ cdef class DropoutDescriptor(Descriptor):
         if given < 0 or (states is not None and given < DROPOUT_STATE_BYTES):
             raise UnknownError("Insufficient state size for parallel PRNG", "stateSizeInBytes", given,
                                f">= {DROPOUT_STATE_BYTES}")
+        begin_setting(self)
+        _old = self.states_set  # goes when the guard does
         self.p, self.states_set, self.seed_set = probability, states, number
         self.mask_set, self.evo_set, self.rng_set = mask, evo, rng
-        self.stamp = next_stamp()
+        end_setting(self)
+        return 0
+
+    cdef int hold(self) noexcept:
+        Py_INCREF(self.states_set)
         return 0
 
     cdef int require_set(self) except -1:
@@ -110,7 +117,7 @@ cdef class DropoutDescriptor(Descriptor):
     @property
     def states(self):
         """The memory of the states."""
-        return self.states_set
+        return (<DropoutDescriptor> seen(self)).states_set
 
     @property
     def seed(self):

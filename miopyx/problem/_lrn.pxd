@@ -2,7 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor
+from miopyx.values._guard cimport load_flag
+from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor, seen
 from ._problem cimport Problem
 from miopyx.values._types cimport mx_lrn_problem
 
@@ -33,6 +34,6 @@ cdef int64_t workspace_bytes(TensorDescriptor y) except -1
 
 cdef inline LRNDescriptor as_lrn(object desc, str name):
     """`desc` where it is a live LRN descriptor, else the error that names the parameter."""
-    if type(desc) is LRNDescriptor and not (<LRNDescriptor> desc).destroyed:
-        return <LRNDescriptor> desc
-    return <LRNDescriptor> check_descriptor(desc, LRNDescriptor, name)
+    if type(desc) is not LRNDescriptor or load_flag((<LRNDescriptor> desc).destroyed):
+        desc = check_descriptor(desc, LRNDescriptor, name)
+    return <LRNDescriptor> seen(desc)

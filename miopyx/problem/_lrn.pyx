@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx.values._args cimport checked_mul, raise_unknown, to_double, to_int64, to_member
-from ._descriptors cimport Descriptor, TensorDescriptor, next_stamp
+from ._descriptors cimport Descriptor, TensorDescriptor, begin_setting, end_setting
 from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain, tensor_text
 from miopyx.values._types cimport (
     MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_LRN_BACKWARD, MX_LRN_FORWARD, mx_lrn_problem,
@@ -65,8 +65,9 @@ cdef class LRNDescriptor(Descriptor):
         for name, value in (("lrnAlpha", a), ("lrnBeta", b), ("lrnK", c)):
             if not isfinite(value):
                 raise BadParmError("not a finite number", name, value, "a finite number")
+        begin_setting(self)
         self.mode_set, self.n_set, self.alpha_set, self.beta_set, self.k_set = number, length, a, b, c
-        self.stamp = next_stamp()
+        end_setting(self)
         return 0
 
     cdef int require_set(self) except -1:

@@ -4,7 +4,9 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx.values._args cimport to_double
-from ._descriptors cimport Descriptor, TensorDescriptor, as_tensor, check_descriptor, next_stamp
+from ._descriptors cimport (
+    Descriptor, TensorDescriptor, as_tensor, begin_setting, check_descriptor, end_setting, next_stamp, seen,
+)
 from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain, tensor_text
 from miopyx.values._types cimport (
     MX_AXES, MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_INT64, MX_MHA_BACKWARD, MX_MHA_FORWARD, mx_mha_problem,
@@ -74,8 +76,9 @@ cdef class MhaDescriptor(Descriptor):
         cdef double value = to_double(scale, "scale")
         if value != value:
             raise BadParmError("not a number", "scale", scale, "a real number")
+        begin_setting(self)
         self.scale = value
-        self.stamp = next_stamp()
+        end_setting(self)
         return 0
 
     cdef str described(self):
@@ -83,7 +86,7 @@ cdef class MhaDescriptor(Descriptor):
 
 
 cdef MhaDescriptor as_mha(object desc, str name):
-    return <MhaDescriptor> check_descriptor(desc, MhaDescriptor, name)
+    return <MhaDescriptor> seen(check_descriptor(desc, MhaDescriptor, name))
 
 
 cdef bint mha_has(const mx_mha_problem* p, int slot) noexcept nogil:

@@ -2,7 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor
+from miopyx.values._guard cimport load_flag
+from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor, seen
 from ._problem cimport Problem
 from miopyx.values._types cimport MX_SPATIAL, mx_pooling_asked
 
@@ -51,6 +52,6 @@ cdef int64_t index_size(int index_type) noexcept nogil
 
 cdef inline PoolingDescriptor as_pooling(object desc, str name):
     """`desc` where it is a live pooling descriptor, else the error that names the parameter."""
-    if type(desc) is PoolingDescriptor and not (<PoolingDescriptor> desc).destroyed:
-        return <PoolingDescriptor> desc
-    return <PoolingDescriptor> check_descriptor(desc, PoolingDescriptor, name)
+    if type(desc) is not PoolingDescriptor or load_flag((<PoolingDescriptor> desc).destroyed):
+        desc = check_descriptor(desc, PoolingDescriptor, name)
+    return <PoolingDescriptor> seen(desc)

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx.values._args cimport checked_add, checked_mul, raise_unknown, read_ints, to_flag, to_int, to_member
-from ._descriptors cimport MAX_DIMS, TensorDescriptor, as_tensor, next_stamp
+from ._descriptors cimport MAX_DIMS, TensorDescriptor, as_tensor, begin_setting, end_setting, next_stamp, seen
 from ._problem cimport Problem, fill_tensor, tensor_text, require_no_overlap, require_plain
 from miopyx.values._types cimport MX_POOLING_BACKWARD, MX_POOLING_FORWARD, MX_SPATIAL, mx_pooling_problem
 
@@ -105,6 +105,7 @@ cdef class PoolingDescriptor(Descriptor):
                 raise BadParmError("pad out of range", f"{names[4]}[{i}]", end[i], f"0 ... {most}")
             if stride[i] < 1:
                 raise BadParmError("stride below 1", f"{names[2]}[{i}]", stride[i], ">= 1")
+        begin_setting(self)
         self.spatial, self.mode, self.ceil, self.divisor = spatial, mode, ceil, divisor
         for i in range(spatial):
             self.window[i], self.pad[i], self.stride[i] = <int> window[i], <int> pad[i], <int> stride[i]
@@ -112,7 +113,7 @@ cdef class PoolingDescriptor(Descriptor):
         self.index_type = 0  # MIOpen puts a new descriptor in the old one's place
         self.index_mode = INDEX_IMAGE if spatial == 3 else INDEX_MASK
         self.nan, self.like_y = 0, False
-        self.stamp = next_stamp()
+        end_setting(self)
         return 0
 
     cdef int require_set(self, str name) except -1:
@@ -165,24 +166,29 @@ cdef class PoolingDescriptor(Descriptor):
 
     @property
     def windows(self):
-        return tuple([self.window[i] for i in range(self.spatial)])
+        cdef PoolingDescriptor now = <PoolingDescriptor> seen(self)
+        return tuple([now.window[i] for i in range(now.spatial)])
 
     @property
     def pads(self):
-        return tuple([self.pad[i] for i in range(self.spatial)])
+        cdef PoolingDescriptor now = <PoolingDescriptor> seen(self)
+        return tuple([now.pad[i] for i in range(now.spatial)])
 
     @property
     def strides(self):
-        return tuple([self.stride[i] for i in range(self.spatial)])
+        cdef PoolingDescriptor now = <PoolingDescriptor> seen(self)
+        return tuple([now.stride[i] for i in range(now.spatial)])
 
     @property
     def dilations(self):
-        return tuple([self.dilation[i] for i in range(self.spatial)])
+        cdef PoolingDescriptor now = <PoolingDescriptor> seen(self)
+        return tuple([now.dilation[i] for i in range(now.spatial)])
 
     @property
     def end_pads(self):
         """Pads behind each axis."""
-        return tuple([self.end[i] for i in range(self.spatial)])
+        cdef PoolingDescriptor now = <PoolingDescriptor> seen(self)
+        return tuple([now.end[i] for i in range(now.spatial)])
 
     @property
     def ceil_mode(self):
@@ -263,32 +269,44 @@ def set_pooling(PoolingDescriptor desc, spatial, mode, windows, pads, strides, d
 
 
 def _set_mode(PoolingDescriptor desc, mode):
-    desc.mode, desc.stamp = _mode(mode), next_stamp()
+    cdef int number = _mode(mode)
+    begin_setting(desc)
+    desc.mode = number
+    end_setting(desc)
 
 
 def set_index_type(PoolingDescriptor desc, index_type):
     cdef int number = to_member(index_type, "miopenIndexType_t", "index_type")
     if number < 0 or number > 3:
         raise_unknown(index_type, "miopenIndexType_t", "index_type")
-    desc.index_type, desc.stamp = number, next_stamp()
+    begin_setting(desc)
+    desc.index_type = number
+    end_setting(desc)
 
 
 def set_index_mode(PoolingDescriptor desc, index_mode):
     cdef int number = to_member(index_mode, "miopenPoolingWorkspaceIndexMode_t", "workspace_index")
     if number < 0 or number > 1:
         raise_unknown(index_mode, "miopenPoolingWorkspaceIndexMode_t", "workspace_index")
-    desc.index_mode, desc.stamp = number, next_stamp()
+    begin_setting(desc)
+    desc.index_mode = number
+    end_setting(desc)
 
 
 def _set_nan(PoolingDescriptor desc, nan_propagation):
     cdef int number = to_member(nan_propagation, "miopenNanPropagation_t", "nan_propagation")
     if number < 0 or number > 1:
         raise_unknown(nan_propagation, "miopenNanPropagation_t", "nan_propagation")
-    desc.nan, desc.stamp = number, next_stamp()
+    begin_setting(desc)
+    desc.nan = number
+    end_setting(desc)
 
 
 def _set_like_y(PoolingDescriptor desc, indices_like_y):
-    desc.like_y, desc.stamp = to_flag(indices_like_y, "indices_like_y"), next_stamp()
+    cdef bint flag = to_flag(indices_like_y, "indices_like_y")
+    begin_setting(desc)
+    desc.like_y = flag
+    end_setting(desc)
 
 
 cdef bint _is_packed(TensorDescriptor y):

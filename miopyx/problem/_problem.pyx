@@ -7,6 +7,7 @@ convolution that maps its output to its input.  Nothing below this module knows 
 
 from libc.string cimport memset
 
+from miopyx.values._guard cimport load_int, load_int64, store_int, store_int64
 from miopyx.values._args cimport checked_add, checked_mul
 from ._descriptors cimport as_convolution, as_tensor, is_ocp8
 from miopyx.values._types cimport (
@@ -158,10 +159,9 @@ cdef int _override = -2  # not read yet
 
 cdef int _deterministic() except -2:
     """0 or 1 where the environment overrides the attribute, -1 where it does not."""
-    global _override
-    if _override == -2:
-        _override = config.get("MIOPEN_DEBUG_CONVOLUTION_DETERMINISTIC")
-    return _override
+    if load_int(_override) == -2:
+        store_int(_override, config.get("MIOPEN_DEBUG_CONVOLUTION_DETERMINISTIC"))
+    return load_int(_override)
 
 
 cdef int64_t _seed = -1     # not read yet
@@ -170,13 +170,14 @@ cdef int _mode = -1         # of the environment, -1 where it does not override 
 
 cdef int64_t rounding_of(int64_t data_type, int mode) except -1:
     """How a result of a type is rounded, as mx_conv_problem says it; `mode` is the descriptor's attribute."""
-    global _seed, _mode
+    cdef int now
     if data_type != MX_FLOAT8 and data_type != MX_BFLOAT8 and not is_ocp8(data_type):
         return 0
-    if _seed < 0:
-        _mode = config.get("MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE")
-        _seed = config.get("MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_SEED")
-    return 1 + _seed if (mode if _mode < 0 else _mode) == STOCHASTIC else 0
+    if load_int64(_seed) < 0:
+        store_int(_mode, config.get("MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE"))
+        store_int64(_seed, config.get("MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_SEED"))
+    now = load_int(_mode)
+    return 1 + load_int64(_seed) if (mode if now < 0 else now) == STOCHASTIC else 0
 
 
 cdef bint float8_types(int direction, int64_t x, int64_t w, int64_t y) noexcept nogil:

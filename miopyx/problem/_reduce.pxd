@@ -2,7 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor
+from miopyx.values._guard cimport load_flag
+from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor, seen
 from ._problem cimport Problem
 from miopyx.values._types cimport mx_grid, mx_reduce_problem
 
@@ -58,9 +59,9 @@ cdef int split_reduction(const mx_reduce_problem* p, mx_grid* kept, mx_grid* red
 
 cdef inline ReduceTensorDescriptor as_reduce(object desc, str name):
     """`desc` where it is a live descriptor of reductions, else the error that names the parameter."""
-    if type(desc) is ReduceTensorDescriptor and not (<ReduceTensorDescriptor> desc).destroyed:
-        return <ReduceTensorDescriptor> desc
-    return <ReduceTensorDescriptor> check_descriptor(desc, ReduceTensorDescriptor, name)
+    if type(desc) is not ReduceTensorDescriptor or load_flag((<ReduceTensorDescriptor> desc).destroyed):
+        desc = check_descriptor(desc, ReduceTensorDescriptor, name)
+    return <ReduceTensorDescriptor> seen(desc)
 
 
 cdef inline bint has(const mx_reduce_problem* p, int slot) noexcept nogil:

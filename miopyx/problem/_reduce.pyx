@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx.values._args cimport checked_mul, raise_unknown, to_member
-from ._descriptors cimport Descriptor, TensorDescriptor, next_stamp, to_data_type
+from ._descriptors cimport Descriptor, TensorDescriptor, begin_setting, end_setting, to_data_type
 from ._grid cimport fill_grid
 from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain, tensor_text
 from miopyx.values._types cimport (
@@ -83,9 +83,10 @@ cdef class ReduceTensorDescriptor(Descriptor):
         if wanted == FLATTENED and kind != OF_32_BITS:
             raise UnknownError("Only int32 type is supported for ReduceTensor indices.", "reduceTensorIndicesType",
                                kind, "MIOPEN_32BIT_INDICES")
+        begin_setting(self)
         self.op_set, self.comp_type_set, self.nan_set = number, data_type, nan
         self.indices_set, self.indices_type_set = wanted, kind
-        self.stamp = next_stamp()
+        end_setting(self)
         return 0
 
     cdef int require_set(self) except -1:

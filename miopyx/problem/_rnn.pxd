@@ -2,7 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor
+from miopyx.values._guard cimport load_flag
+from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor, seen
 from ._dropout cimport DropoutDescriptor
 from ._problem cimport Problem
 from miopyx.values._types cimport mx_rnn_problem, mx_tensor
@@ -113,13 +114,13 @@ cdef SeqTensorDescriptor sequences_of(object descs, object steps, bint padded, s
 
 cdef inline RNNDescriptor as_rnn(object desc, str name):
     """`desc` where it is a live RNN descriptor, else the error that names the parameter."""
-    if type(desc) is RNNDescriptor and not (<RNNDescriptor> desc).destroyed:
-        return <RNNDescriptor> desc
-    return <RNNDescriptor> check_descriptor(desc, RNNDescriptor, name)
+    if type(desc) is not RNNDescriptor or load_flag((<RNNDescriptor> desc).destroyed):
+        desc = check_descriptor(desc, RNNDescriptor, name)
+    return <RNNDescriptor> seen(desc)
 
 
 cdef inline SeqTensorDescriptor as_sequences(object desc, str name):
     """`desc` where it is a live descriptor of sequences, else the error that names the parameter."""
-    if type(desc) is SeqTensorDescriptor and not (<SeqTensorDescriptor> desc).destroyed:
-        return <SeqTensorDescriptor> desc
-    return <SeqTensorDescriptor> check_descriptor(desc, SeqTensorDescriptor, name)
+    if type(desc) is not SeqTensorDescriptor or load_flag((<SeqTensorDescriptor> desc).destroyed):
+        desc = check_descriptor(desc, SeqTensorDescriptor, name)
+    return <SeqTensorDescriptor> seen(desc)

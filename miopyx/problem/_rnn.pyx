@@ -1,10 +1,13 @@
 """Recurrent layers: their descriptors, problems, and where parameters and reserved numbers lie."""
 
+from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx.values._args cimport checked_add, checked_mul, raise_unknown, to_int, to_int64, to_member
-from ._descriptors cimport Descriptor, TensorDescriptor, as_tensor, next_stamp, to_data_type, type_size
+from ._descriptors cimport (
+    Descriptor, TensorDescriptor, as_tensor, begin_setting, end_setting, seen, to_data_type, type_size,
+)
 from ._dropout cimport DROPOUT_STATE_BYTES, DropoutDescriptor, as_dropout
 from ._problem cimport Problem
 from miopyx.values._integers cimport up
@@ -106,11 +109,17 @@ cdef class RNNDescriptor(Descriptor):
         if kind not in TYPES:
             raise MIOpenNotImplementedError("data type of recurrent layers", "dataType", numpy_type(kind), TYPE_NAMES)
         if dropout is not None:
-            drop = as_dropout(dropout, "dropoutDesc")
-            drop.require_set()
+            as_dropout(dropout, "dropoutDesc").require_set()
+            drop = dropout  # itself: what it is set to later counts
+        begin_setting(self)
+        _old = self.dropout  # goes when the guard does
         self.hidden, self.layers, self.dropout, self.input_mode, self.direction = hidden, layers, drop, input_mode, way
         self.mode, self.bias_mode, self.algorithm, self.type, self.padding = cell, has_bias, algorithm, kind, 0
-        self.stamp = next_stamp()
+        end_setting(self)
+        return 0
+
+    cdef int hold(self) noexcept:
+        Py_INCREF(self.dropout)
         return 0
 
     cdef int require_set(self) except -1:
@@ -209,7 +218,7 @@ cdef class RNNDescriptor(Descriptor):
 
     @property
     def dropout_descriptor(self):
-        return self.dropout
+        return (<RNNDescriptor> seen(self)).dropout
 
     @property
     def padding_mode(self):
@@ -220,8 +229,9 @@ cdef class RNNDescriptor(Descriptor):
         """Say whether shorter sequences are padded, of functions that take a descriptor a step."""
         cdef int number = _member(mode, "miopenRNNPaddingMode_t", "paddingMode", 1)
         self.require_set()
+        begin_setting(self)
         self.padding = number
-        self.stamp = next_stamp()
+        end_setting(self)
 
     cdef str described(self):
         if self.hidden == 0:
@@ -341,11 +351,20 @@ cdef class SeqTensorDescriptor(Descriptor):
             table[longest + 1:longest + 1 + batch] = order
             table[longest + 1 + batch + order] = numpy.arange(batch)
             table.flags.writeable = False
+        begin_setting(self)
+        _old = self.device, self.on_device, self.lengths, self.table  # these go when the guard does
         self.device = self.on_device = None
         self.type, self.layout, self.steps, self.batch, self.vector, self.rows = (
             data_type, layout, steps, batch, vector, rows)
         self.lengths, self.table, self.uneven, self.ranked = lengths, table, uneven, not falling
-        self.stamp = next_stamp()
+        end_setting(self)
+        return 0
+
+    cdef int hold(self) noexcept:
+        Py_INCREF(self.lengths)
+        Py_INCREF(self.table)
+        Py_INCREF(self.device)
+        Py_INCREF(self.on_device)
         return 0
 
     cdef int require_set(self, str name) except -1:
@@ -508,6 +527,7 @@ cdef RNNProblem rnn_problem(int what, RNNDescriptor desc, SeqTensorDescriptor x,
                             unsigned has, unsigned flat):
     """The problem of a direction.  Bit i of `has`: slot i is given, where it may be left out."""
     cdef RNNProblem problem = RNNProblem.__new__(RNNProblem)
+    cdef DropoutDescriptor drop = None
     cdef mx_rnn_problem* p = &problem.c
     cdef rnn_layer_t last
     cdef int64_t parameters, dirs
@@ -533,7 +553,8 @@ cdef RNNProblem rnn_problem(int what, RNNDescriptor desc, SeqTensorDescriptor x,
     p.steps = int(x.lengths.max())
     p.uneven, p.ranked, p.has = x.uneven, x.ranked, has
     if training and desc.layers > 1 and desc.dropout is not None:
-        p.dropout = as_dropout(desc.dropout, "dropoutDesc").p
+        drop = as_dropout(desc.dropout, "dropoutDesc")
+        p.dropout = drop.p
     rank = _sequences(&p.x, x, flat & FLAT_X)
     problem.hold(RNN_DX if what == MX_RNN_BACKWARD_DATA else RNN_X, &p.x, rank)
     rank = _sequences(&p.y, y, flat & FLAT_Y)
@@ -557,7 +578,7 @@ cdef RNNProblem rnn_problem(int what, RNNDescriptor desc, SeqTensorDescriptor x,
         problem.output = RNN_Y
         problem.written |= 1 << RNN_Y | 1 << RNN_HY | 1 << RNN_CY
         if p.dropout > 0:
-            p.evolves = desc.dropout.evo_set
+            p.evolves = drop.evo_set
             problem.raw[<int> RNN_STATES] = DROPOUT_STATE_BYTES
             problem.written |= p.evolves << RNN_STATES
     elif what == MX_RNN_BACKWARD_DATA:

@@ -1,6 +1,7 @@
 """Softmax: its descriptor and its two problems."""
 
-from ._descriptors cimport Descriptor, TensorDescriptor
+from miopyx.values._guard cimport load_flag
+from ._descriptors cimport Descriptor, TensorDescriptor, seen
 from ._problem cimport Problem
 from miopyx.values._types cimport mx_grid, mx_softmax_problem
 
@@ -41,9 +42,9 @@ cdef int split_axes(const mx_softmax_problem* p, mx_grid* inside, mx_grid* outsi
 
 cdef inline SoftmaxDescriptor as_softmax(object desc, str name):
     """`desc` where it is a live softmax descriptor, else the error that names the parameter."""
-    if type(desc) is SoftmaxDescriptor and not (<SoftmaxDescriptor> desc).destroyed:
-        return <SoftmaxDescriptor> desc
-    return check_softmax(desc, name)
+    if type(desc) is not SoftmaxDescriptor or load_flag((<SoftmaxDescriptor> desc).destroyed):
+        desc = check_softmax(desc, name)
+    return <SoftmaxDescriptor> seen(desc)
 
 
 cdef SoftmaxDescriptor check_softmax(object desc, str name)

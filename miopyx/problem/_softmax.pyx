@@ -3,7 +3,7 @@
 from libc.string cimport memset
 
 from miopyx.values._args cimport raise_unknown, to_double, to_member
-from ._descriptors cimport Descriptor, TensorDescriptor, check_descriptor, next_stamp
+from ._descriptors cimport Descriptor, TensorDescriptor, begin_setting, check_descriptor, end_setting, next_stamp
 from ._grid cimport fill_grid
 from ._problem cimport Problem, fill_tensor, require_no_overlap, require_plain, same_layout, tensor_text
 from miopyx.values._types cimport (
@@ -63,8 +63,9 @@ cdef class SoftmaxDescriptor(Descriptor):
     cdef int set(self, object alpha, object beta, object algorithm, object mode) except -1:
         cdef double a = to_double(alpha, "alpha"), b = to_double(beta, "beta")
         cdef int number = to_algorithm(algorithm), which = to_mode(mode)
+        begin_setting(self)
         self.alpha, self.beta, self.algorithm_number, self.mode_number = a, b, number, which
-        self.stamp = next_stamp()
+        end_setting(self)
         return 0
 
     @property

@@ -16,6 +16,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx.problem._descriptors cimport type_size
+from miopyx.values._guard cimport load_int, mx_guard, mx_guard_lock, mx_guard_unlock, store_int
 from miopyx.values._types cimport (
     MX_BFLOAT8, MX_BFLOAT16, MX_BYTE, MX_DOUBLE, MX_E4M3, MX_E5M2, MX_FLOAT, MX_FLOAT8, MX_HALF, MX_INT8, MX_INT32,
     MX_INT64, mx_tensor,
@@ -77,15 +78,15 @@ cdef int data_type(int number) noexcept:
         return MX_HALF
     if number == cnp.NPY_DOUBLE:
         return MX_DOUBLE
-    if number == _bfloat16:
+    if number == load_int(_bfloat16):
         return MX_BFLOAT16
-    if number == _float8:
+    if number == load_int(_float8):
         return MX_FLOAT8
-    if number == _bfloat8:
+    if number == load_int(_bfloat8):
         return MX_BFLOAT8
-    if number == _e4m3:
+    if number == load_int(_e4m3):
         return MX_E4M3
-    if number == _e5m2:
+    if number == load_int(_e5m2):
         return MX_E5M2
     if number == cnp.NPY_BYTE:
         return MX_INT8
@@ -100,21 +101,20 @@ cdef int data_type(int number) noexcept:
 
 cdef int type_of(object dtype) except -2:
     """The miopenDataType_t of a NumPy dtype, MX_BYTE of bool, negative for any other."""
-    global _bfloat16, _float8, _bfloat8, _e4m3, _e5m2
     cdef int number = dtype.num, found = data_type(number)
     if found >= 0 or dtype.kind not in "Vf":
         return found
     name = dtype.name
     if name == "bfloat16":
-        _bfloat16 = number
+        store_int(_bfloat16, number)
     elif name == "float8_e4m3fnuz":
-        _float8 = number
+        store_int(_float8, number)
     elif name == "float8_e5m2fnuz":
-        _bfloat8 = number
+        store_int(_bfloat8, number)
     elif name == "float8_e4m3fn":
-        _e4m3 = number
+        store_int(_e4m3, number)
     elif name == "float8_e5m2":
-        _e5m2 = number
+        store_int(_e5m2, number)
     return data_type(number)
 
 
@@ -244,16 +244,24 @@ cdef const DLPackExchangeAPI* _api_0 = NULL
 cdef const DLPackExchangeAPI* _api_1 = NULL
 
 
+cdef mx_guard _guard             # of these
+
+
 cdef const DLPackExchangeAPI* exchange_api(object data) noexcept:
     """DLPack's C functions for a type of arrays, NULL where it has none that are of use."""
     global _type_0, _type_1, _api_0, _api_1, _turned_0, _turned_1
     cdef const DLPackExchangeAPI* api = NULL
+    cdef bint known = False
+    mx_guard_lock(&_guard)
     if Py_TYPE(data) == <PyObject*> _type_0:
-        return _api_0
-    if Py_TYPE(data) == <PyObject*> _type_1:
+        api, known = _api_0, True
+    elif Py_TYPE(data) == <PyObject*> _type_1:
         _type_0, _type_1, _turned_0, _turned_1 = _type_1, _type_0, _turned_1, _turned_0
         _api_0, _api_1 = _api_1, _api_0
-        return _api_0
+        api, known = _api_0, True
+    mx_guard_unlock(&_guard)
+    if known:
+        return api
     kind, turned = type(data), None
     try:
         capsule = kind.__dlpack_c_exchange_api__
@@ -266,14 +274,29 @@ cdef const DLPackExchangeAPI* exchange_api(object data) noexcept:
                 api = NULL
     except Exception:  # it has none
         api = NULL
+    mx_guard_lock(&_guard)
+    _old, _older = _type_1, _turned_1  # go when the guard does
     _type_1, _api_1, _turned_1 = _type_0, _api_0, _turned_0
     _type_0, _api_0, _turned_0 = kind, api, turned
+    mx_guard_unlock(&_guard)
     return api
+
+
+cdef inline object _turned_of(object data):
+    """The method of the type that `exchange_api` was just asked about."""
+    cdef bint known
+    cdef object turned = None
+    mx_guard_lock(&_guard)
+    known = Py_TYPE(data) == <PyObject*> _type_0
+    if known:
+        turned = _turned_0
+    mx_guard_unlock(&_guard)
+    return turned if known else getattr(type(data), "is_neg", None)
 
 
 cdef int read_exchanged(const DLPackExchangeAPI* api, object data, str name, DLTensor* out) except -1:
     """Ask an array of the type that `exchange_api` was just asked about."""
-    turned = _turned_0
+    turned = _turned_of(data)
     out.data, out.shape, out.strides = NULL, NULL, NULL
     try:
         mx_tensor_of(<void*> api.tensor_of, <void*> data, out)

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from ._opencl cimport CL_MEM_REFERENCE_COUNT, cl, cl_uint, opencl
 from ._runtime cimport place_t
+from miopyx.values._guard cimport MX_NO_GIL, load_pointer
 from miopyx.values._types cimport MX_AXES, mx_tensor
 
 # What a binding holds.
@@ -65,7 +66,8 @@ cdef inline bint is_released(const memory_t* memory) noexcept:
 
 cdef inline bint is_bound(const bound_t* s, object data) noexcept:
     """Whether `data` is the buffer that was found right for this slot, so that nothing is left to ask but its life."""
-    return s.memory != NULL and s.memory.owner == <const PyObject*> data and s.shape == NULL
+    return (s.memory != NULL and load_pointer(s.memory.owner) == <const PyObject*> data and s.shape == NULL
+            and (not MX_NO_GIL or hangs_on(s.memory, data)))
 
 
 cdef inline int device_memory(const place_t* place) noexcept:
@@ -73,6 +75,7 @@ cdef inline int device_memory(const place_t* place) noexcept:
     return CL_MEMORY if place.rt == &opencl else CUDA_MEMORY
 
 
+cdef bint hangs_on(const memory_t* memory, object data) noexcept
 cdef uint64_t next_serial() noexcept
 cdef int raise_released(object data, str name) except -1
 cdef int fill_layout(layout_t* layout, const mx_tensor* t, int rank) noexcept

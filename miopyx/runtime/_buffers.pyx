@@ -13,7 +13,9 @@ released is read (`_learn_the_note`), and the first word of what it names is com
 table of its platform's entry points, which freed memory has lost (`_require_alive`).
 """
 
+import os
 import sys
+import threading
 
 cimport cython
 cimport numpy as cnp
@@ -29,6 +31,9 @@ from ._arrays cimport (
     type_text,
 )
 from miopyx.values._args cimport to_int64
+from miopyx.values._guard cimport (
+    MX_NO_GIL, add_int, add_uint64, load_pointer, load_uint64, store_pointer, store_uint64,
+)
 from miopyx.problem._descriptors cimport TensorDescriptor, type_size
 from ._opencl cimport (
     CL_MEM_ASSOCIATED_MEMOBJECT, CL_MEM_CONTEXT, CL_MEM_FLAGS, CL_MEM_OFFSET, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE,
@@ -278,6 +283,15 @@ cdef object bind_host(object data, str name, const mx_tensor* tensor, const layo
 cdef uint64_t serials = 0
 cdef object buffer_type = None   # pyopencl's, once it was imported
 cdef object memory_type = None
+_learning = threading.Lock()
+
+
+def _after_fork_in_child():
+    global _learning
+    _learning = threading.Lock()  # nobody may be left to release the old one
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 cdef extern from *:
     """
@@ -312,9 +326,11 @@ cdef uint64_t note_header = 0
 def know_buffer(type_, base, context):
     """Tell the type whose objects always name the same cl_mem, pyopencl.Buffer, and what all memory derives from."""
     global buffer_type, memory_type
-    if buffer_type is not type_:
-        buffer_type, memory_type = type_, base
-        _learn_the_note(type_(context, CL_MEM_READ_WRITE, 16))
+    with _learning:
+        if buffer_type is not type_:
+            buffer_type = None
+            _learn_the_note(type_(context, CL_MEM_READ_WRITE, 16))
+            buffer_type, memory_type = type_, base
 
 
 cdef int _learn_the_note(object sample) except -1:
@@ -347,39 +363,36 @@ cdef bint _is_noted_as_released(object buffer, size_t mem) noexcept:
 
 
 # The first word of a live cl_mem: of the platform that was asked about last.
-cdef size_t live_word = 0
+cdef uint64_t live_word = 0
 
 
 cdef int _require_alive(object data, size_t mem, void* context, str name) except -1:
     """Refuse what cannot be a live cl_mem of a context's platform, without asking the driver about it."""
-    global live_word
-    cdef size_t word
+    cdef uint64_t word, live
     cdef cl_int code = 0
     cdef void* sample
     if not isinstance(data, int) and _is_noted_as_released(data, mem):
         raise_released(data, name)
     word = mx_first_word(mem)
-    if word != 0 and word == live_word:
+    if word != 0 and word == load_uint64(live_word):
         return 0
     sample = cl.clCreateBuffer(context, CL_MEM_READ_WRITE, 16, NULL, &code)
     check(code, "clCreateBuffer of 16 bytes")
-    live_word = mx_first_word(<size_t> sample)
+    live = mx_first_word(<size_t> sample)
     cl.clReleaseMemObject(sample)
-    if word == 0 or word != live_word:
+    store_uint64(live_word, live)
+    if word == 0 or word != live:
         raise BadParmError("no live cl_mem of the handle's OpenCL platform: released, of another platform, or none",
                            name, hex(mem) if isinstance(data, int) else data, "a live buffer on the handle's context")
     return 0
 
 
 cdef uint64_t next_serial() noexcept:
-    global serials
-    serials += 1
-    return serials
+    return add_uint64(serials, 1)
 
 
 cdef int _drop(memory_t* memory) noexcept:
-    memory.holders -= 1
-    if memory.holders == 0:
+    if add_int(memory.holders, -1) == 0:
         free(memory)
     return 0
 
@@ -392,7 +405,7 @@ cdef class _Tether:
 
     def __dealloc__(self):
         if self.memory != NULL:
-            self.memory.owner = NULL
+            store_pointer(self.memory.owner, NULL)
             if self.memory.born == fork_generation:
                 cl.clReleaseMemObject(self.memory.mem)
             _drop(self.memory)
@@ -445,28 +458,44 @@ def keep(buffer, context not None, str name not None):
     """Look at a buffer, at its first use or again: from now on it cannot be gone unseen (see `memory_t`)."""
     cdef memory_t scratch
     if memory_type is not None and isinstance(buffer, memory_type):
-        _memory_of(buffer, name, <void*> <size_t> context.int_ptr, &scratch)
+        _let_go(_memory_of(buffer, name, <void*> <size_t> context.int_ptr, &scratch), &scratch)
+
+
+cdef int _let_go(memory_t* memory, memory_t* scratch) noexcept:
+    """Drop what `_memory_of` returned."""
+    if memory != scratch:
+        _drop(memory)
+    return 0
+
+
+cdef bint hangs_on(const memory_t* memory, object data) noexcept:
+    """Whether what is known as `memory` hangs on a buffer.
+
+    Without the GIL what dies may go later than the address that it had is another's.
+    """
+    found = getattr(data, "_miopyx_memory", None)
+    return type(found) is _Tether and (<_Tether> found).memory == memory
 
 
 cdef memory_t* _memory_of(object buffer, str name, void* context, memory_t* scratch) except NULL:
-    """What is known of a buffer, asked for at its first use; `scratch` holds it where it cannot be kept."""
+    """What is known of a buffer, asked for at its first use; `scratch` holds it where it cannot be kept.
+
+    It stays until `_let_go`.
+    """
     cdef _Tether tether
     cdef memory_t* memory
     cdef size_t mem = _address_of(buffer, name)
     found = getattr(buffer, "_miopyx_memory", None)
     if found is not None:
         memory = (<_Tether?> found).memory
-        if memory != NULL and memory.owner == <const PyObject*> buffer and mem == <size_t> memory.mem:
+        if memory != NULL and load_pointer(memory.owner) == <const PyObject*> buffer and mem == <size_t> memory.mem:
             if is_released(memory):
                 raise_released(buffer, name)
+            add_int(memory.holders, 1)
             return memory
     _require_alive(buffer, mem, context, name)
     _describe(mem, scratch)
     tether = _Tether.__new__(_Tether)
-    try:
-        buffer._miopyx_memory = tether
-    except AttributeError:  # it takes none: asked about in each call
-        return scratch
     memory = <memory_t*> malloc(sizeof(memory_t))
     if memory == NULL:
         raise AllocFailedError("no memory to remember a buffer")
@@ -476,6 +505,16 @@ cdef memory_t* _memory_of(object buffer, str name, void* context, memory_t* scra
         free(memory)
         raise_released(buffer, name)
     tether.memory = memory
+    try:
+        buffer._miopyx_memory = tether
+        if MX_NO_GIL:  # another thread may have hung up its own
+            found = buffer._miopyx_memory
+            if type(found) is _Tether:
+                tether = found
+    except AttributeError:  # it takes none: asked about in each call
+        return scratch
+    memory = tether.memory
+    add_int(memory.holders, 1)
     return memory
 
 
@@ -515,9 +554,9 @@ cdef object is_bound_array(const bound_t* s, object data, str name):
     if s.shape == NULL or s.memory == NULL:
         return None
     base = getattr(data, "base_data", None)
-    if (base is None or s.memory.owner != <const PyObject*> base or data.shape is not <object> s.shape
+    if (base is None or load_pointer(s.memory.owner) != <const PyObject*> base or data.shape is not <object> s.shape
             or data.strides is not <object> s.strides or data.dtype is not <object> s.dtype
-            or data.offset != s.b.offset):
+            or data.offset != s.b.offset or MX_NO_GIL and not hangs_on(s.memory, base)):
         return None
     if is_released(s.memory):
         raise_released(data, name)
@@ -548,8 +587,11 @@ cdef object bind_device(object data, str name, const mx_tensor* tensor, const la
         return _bind_cuda(data, name, tensor, layout, need, output, place, queue, b)
     if type(data) is buffer_type:
         memory = _memory_of(data, name, context, &scratch)
-        _bind(memory, 0, need, name, tensor, output, context, b)
-        _remember(out, memory)
+        try:
+            _bind(memory, 0, need, name, tensor, output, context, b)
+            _remember(out, memory)
+        finally:
+            _let_go(memory, &scratch)
         return None
     if data is None or isinstance(data, type):  # a class has the attributes of its objects, but no memory
         raise BadParmError("null" if data is None else "a class", name, data, "a buffer")
@@ -564,7 +606,11 @@ cdef object bind_device(object data, str name, const mx_tensor* tensor, const la
         _bind(&scratch, 0, need, name, tensor, output, context, b)
         return None
     if getattr(data, "int_ptr", None) is not None:
-        _bind(_memory_of(data, name, context, &scratch), 0, need, name, tensor, output, context, b)
+        memory = _memory_of(data, name, context, &scratch)
+        try:
+            _bind(memory, 0, need, name, tensor, output, context, b)
+        finally:
+            _let_go(memory, &scratch)
         return None
     base = getattr(data, "base_data", None)
     if base is not None:  # pyopencl.array.Array
@@ -574,13 +620,16 @@ cdef object bind_device(object data, str name, const mx_tensor* tensor, const la
             _check_array(&a, data, name, tensor, layout.rank)
         if getattr(base, "int_ptr", None) is not None:
             memory = _memory_of(base, name, context, &scratch)
-            _bind(memory, data.offset, need, name, tensor, output, context, b)
-            if type(base) is buffer_type:
-                Py_INCREF(shape)
-                Py_INCREF(strides)
-                Py_INCREF(dtype)
-                out.shape, out.strides, out.dtype = <PyObject*> shape, <PyObject*> strides, <PyObject*> dtype
-                _remember(out, memory)
+            try:
+                _bind(memory, data.offset, need, name, tensor, output, context, b)
+                if type(base) is buffer_type:
+                    Py_INCREF(shape)
+                    Py_INCREF(strides)
+                    Py_INCREF(dtype)
+                    out.shape, out.strides, out.dtype = <PyObject*> shape, <PyObject*> strides, <PyObject*> dtype
+                    _remember(out, memory)
+            finally:
+                _let_go(memory, &scratch)
             return base
         data = base
     pointer = getattr(data, "svm_ptr", None)
@@ -720,7 +769,7 @@ def address_on_cuda(data, str name, int64_t need, int ordinal, size_t queue):
 
 
 cdef int _remember(bound_t* out, memory_t* memory) noexcept:
-    if memory.owner != NULL:
-        memory.holders += 1
+    if load_pointer(memory.owner) != NULL:
+        add_int(memory.holders, 1)
         out.memory = memory
     return 0

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
+from miopyx.values._guard cimport mx_guard
 from ._runtime cimport Program as Contract, runtime_t
 
 cdef enum:
@@ -106,6 +107,7 @@ cdef class Stream:
 cdef class Buffer:
     cdef uint64_t address
     cdef readonly int64_t size
+    cdef mx_guard guard
     cdef public object _miopyx_made      # type, lengths and strides, where a handle made it
     cdef void* context
     cdef readonly int ordinal

@@ -5,6 +5,7 @@ it is not, and left as it was.  Programs are PTX, which NVIDIA's OpenCL compiler
 changed in it.  A kernel is a struct of ours that holds its arguments, so that a launch is one call of the driver.
 """
 
+import os
 import re
 import threading
 
@@ -15,6 +16,7 @@ from posix.dlfcn cimport RTLD_NOW, dlopen, dlsym
 
 from ._runtime cimport fork_generation
 from miopyx.values._args cimport to_int64
+from miopyx.values._guard cimport add_int, mx_guard_lock, mx_guard_unlock
 
 from miopyx.errors import AllocFailedError, BadParmError, UnknownError, from_cuda
 
@@ -53,15 +55,28 @@ ENTRY_POINTS = (
 assert len(ENTRY_POINTS) * sizeof(void*) == sizeof(cuda_table)
 
 cdef bint loaded = False
+_loading = threading.Lock()
 cdef dict contexts = {}          # of devices by their numbers: retained once, for the life of the process
 cdef object contexts_lock = threading.Lock()
 
 
+def _after_fork_in_child():
+    global _loading, contexts_lock
+    _loading, contexts_lock = threading.Lock(), threading.Lock()  # nobody may be left to release the old ones
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
 def load(str path):
     """Fill the table from the driver's library, once."""
+    with _loading:
+        if not loaded:
+            _load(path)
+
+
+cdef int _load(str path) except -1:
     global loaded, cu
-    if loaded:
-        return
     cdef cuda_table table
     cdef void** slot = <void**> &table
     cdef Py_ssize_t i
@@ -81,6 +96,7 @@ def load(str path):
     cuda.retain_queue, cuda.release_queue = _retain_queue, _release_queue
     cuda.allocate, cuda.retain, cuda.release, cuda.fail = _allocate, NULL, _release, check
     loaded = True
+    return 0
 
 
 cdef int check(int32_t code, str what) except -1:
@@ -284,14 +300,13 @@ cdef int is_idle(void* queue, void* stream) noexcept nogil:
 
 
 cdef int32_t _retain_queue(void* queue) noexcept nogil:
-    (<queue_t*> queue).holders += 1
+    add_int((<queue_t*> queue).holders, 1)
     return 0
 
 
 cdef int32_t _release_queue(void* queue) noexcept nogil:
     cdef queue_t* q = <queue_t*> queue
-    q.holders -= 1
-    if q.holders == 0:
+    if add_int(q.holders, -1) == 0:
         free(q)
     return 0
 
@@ -354,7 +369,10 @@ cdef class Buffer:
     def release(self):
         """Free the memory now; using the buffer afterwards is a BadParmError."""
         cdef bint pushed
+        cdef uint64_t address
+        mx_guard_lock(&self.guard)
         address, self.address = self.address, 0
+        mx_guard_unlock(&self.guard)
         if address and self.born == fork_generation and enter(self.context, &pushed) == 0:
             cu.cuMemFree(address)
             leave(pushed)
@@ -521,7 +539,7 @@ cdef class Program(Contract):
         if kernel == NULL:
             raise AllocFailedError("no memory for a kernel")
         kernel.module = self.module
-        self.module.holders += 1
+        add_int(self.module.holders, 1)
         try:
             kernel.count, kernel.splits, kernel.together = len(sizes), splits, together
             kernel.missing = (<uint64_t> 1 << len(sizes)) - 1
@@ -600,8 +618,7 @@ cdef Py_ssize_t _aligned(Py_ssize_t size) noexcept:
 
 cdef int _drop(module_t* module, bint unload) noexcept nogil:
     cdef bint pushed
-    module.holders -= 1
-    if module.holders == 0:
+    if add_int(module.holders, -1) == 0:
         if unload and module.module != NULL and enter(module.context, &pushed) == 0:
             cu.cuModuleUnload(module.module)
             leave(pushed)

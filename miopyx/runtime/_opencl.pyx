@@ -5,10 +5,14 @@ pyopencl owns contexts, queues and the buffers users hold.  Calls on the hot pat
 loader and there is no second one in the process.
 """
 
+import os
+import threading
+
 from libc.stdint cimport int64_t, uint32_t
 from posix.dlfcn cimport RTLD_LAZY, dlopen, dlsym
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
+from miopyx.values._guard cimport load_flag, store_flag
 from ._runtime cimport fork_generation
 
 from miopyx.errors import UnknownError, from_opencl
@@ -28,7 +32,18 @@ cdef enum:
     STANDING = 100  # ns; stamps of a launch that are not further apart belong to a clock that stands still
 
 cdef bint loaded = False
-cdef bint untimed = False  # events were seen that tell no time
+_loading = threading.Lock()
+
+
+def _after_fork_in_child():
+    global _loading
+    _loading = threading.Lock()  # nobody may be left to release the old one
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+# Whether events were seen that tell no time.
+cdef bint untimed = False
 
 
 cdef int check(cl_int code, str call) except -1:
@@ -46,9 +61,13 @@ cdef void* _symbol(void* library, const char* name, bint required) except? NULL:
 
 def load(str extension_path):
     """Fill the table from the library at `extension_path`, which must be loaded already."""
+    with _loading:
+        if not loaded:
+            _load(extension_path)
+
+
+cdef int _load(str extension_path) except -1:
     global loaded
-    if loaded:
-        return
     path = extension_path.encode()
     cdef void* lib = dlopen(path, RTLD_LAZY | RTLD_NOLOAD)
     if lib == NULL:
@@ -64,6 +83,7 @@ def load(str extension_path):
     opencl.retain, opencl.release = cl.clRetainMemObject, cl.clReleaseMemObject
     opencl.enqueue, opencl.elapsed, opencl.allocate, opencl.fail = _enqueue, _elapsed, _allocate, check
     loaded = True
+    return 0
 
 
 cdef cl_int _enqueue(void* queue, void* kernel, uint32_t dims, const size_t* global_size, const size_t* local_size,
@@ -71,7 +91,7 @@ cdef cl_int _enqueue(void* queue, void* kernel, uint32_t dims, const size_t* glo
     global mx_enqueued
     cdef cl_int code
     if event != NULL:
-        if untimed:  # what was enqueued before would count
+        if load_flag(untimed):  # what was enqueued before would count
             code = cl.clFinish(queue)
             if code != 0:
                 return code
@@ -82,7 +102,6 @@ cdef cl_int _enqueue(void* queue, void* kernel, uint32_t dims, const size_t* glo
 cdef cl_int _elapsed(void* event, double* ms) noexcept nogil:
     """By the event's stamps, or by the host's clock where they tell no time: those of Mesa's Rusticl 22.3 are 0, 1, 2
     and 3 for every launch."""
-    global untimed
     cdef cl_ulong queued = 0, start = 0, end = 0
     cdef cl_int code = cl.clWaitForEvents(1, &event)
     cdef int64_t done = _now()
@@ -94,7 +113,8 @@ cdef cl_int _elapsed(void* event, double* ms) noexcept nogil:
             queued = 0
         if code == CL_PROFILING_INFO_NOT_AVAILABLE or code == 0 and (
                 end <= start or end - min(queued, start) < STANDING):
-            untimed, code = True, 0
+            store_flag(untimed, True)
+            code = 0
             start, end = <cl_ulong> mx_enqueued, <cl_ulong> done
     cl.clReleaseEvent(event)
     ms[0] = <double> (end - start) * 1e-6

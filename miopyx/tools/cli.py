@@ -25,7 +25,11 @@ _GET_A_CPU_RUNTIME = ("apt-get install pocl-opencl-icd (Debian, Ubuntu), "
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (default: the process's arguments); return its exit code."""
-    return pipes.quietly(lambda: _main(argv))
+    try:
+        return pipes.quietly(lambda: _main(argv))
+    except KeyboardInterrupt:  # who has something to keep takes it before
+        print("miopyx: interrupted", file=sys.stderr)
+        return 130
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -43,7 +47,11 @@ def _main(argv: Sequence[str] | None) -> int:
     ratestool.add_command(commands)
     train.add_command(commands)
     tune.add_commands(commands)
-    arguments = parser.parse_args(argv)
+    arguments, rest = parser.parse_known_args(argv)
+    if arguments.command == "tune" and not any(word.startswith("-") for word in rest):
+        arguments.source += rest  # sources behind an option, which argparse leaves
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # drivers may report names the terminal cannot show

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from miopyx._core import Device
 from miopyx.choose import _costs, _model
 from miopyx.choose._costs import ANY_BITS
-from miopyx.database import records
+from miopyx.database import paths, records
 from miopyx.device import devices
 from miopyx.device.info import DeviceInfo
 from miopyx.errors import BadParmError, MIOpenError
@@ -43,6 +43,7 @@ _LAYER = ("c", "d", "h", "w", "k", "z", "r", "s", "groups", "pad_d", "pad_h", "p
 
 _LEAST_MS, _MOST_MS = 1e-9, 1e9  # of a measurement
 _MOST_SPEED = 1e9
+_LONGEST_NAME = 200
 _MOST_BYTES = 1 << 30
 _FIELDS = {"key", "solver", "config", "time_ms", "device", "stamp"}
 
@@ -80,6 +81,7 @@ class Measured(NamedTuple):
     numbers: NDArray[np.float64]  # `_model.OF_PROBLEM_NAMES`
     configs: dict[str, Configs]   # of solvers that ran in several
     twice: tuple[dict[str, float], dict[str, float]] | None
+    on: Device
 
 
 class Choice(NamedTuple):
@@ -143,12 +145,25 @@ def run(arguments: argparse.Namespace) -> int:
     except MIOpenError as e:
         print(f"miopyx costs: {e}", file=sys.stderr)
         return 2
+    missing = sorted({name for problem in problems for name in problem.terms} - {line.solver for line in lines})
+    if missing:
+        print(f"fewer than {LEAST_TIMES} times of {', '.join(missing)}: no table chooses where these could run",
+              file=sys.stderr)
+    if arguments.out is not None:
+        say_written(arguments.out, problems, f"{_costs.KIND}.txt")
     if arguments.json:
         print(json.dumps({"device": made, "judged": report,
                           "solvers": [{**line._asdict(), "costs": dict(line.costs)} for line in lines]}, indent=2))
     else:
         print("\n".join(_text(report)))
     return 0
+
+
+def say_written(path: Path, problems: Iterable[Measured], ending: str) -> None:
+    """Say that a file was written, and where devices like those that were measured look for it."""
+    families = {problem.name.rpartition("_")[0] for problem in problems}
+    wanted = f"{families.pop() if len(families) == 1 else 'FAMILY'}.{ending}"
+    print(f"{path} is written; {wanted} in {paths.user_folder()} would be read", file=sys.stderr)
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
@@ -187,6 +202,9 @@ def _check(row: Any) -> None:
         if not isinstance(row[name], str):
             raise ValueError(f"{name} is {row[name]!r:.40}, no text")
     row["key"].encode("ascii")  # a ValueError, too
+    card = row.get("device_name", "")
+    if not isinstance(card, str) or not card.isprintable() or len(card) > _LONGEST_NAME:
+        raise ValueError(f"device_name is {card!r:.40}, no line of {_LONGEST_NAME} characters at most")
     if row["stamp"].count("/") != 2 or records.clean(row["stamp"]) != row["stamp"]:
         raise ValueError(f"stamp is {row['stamp']!r:.40}, not build/driver/device")
     for name in ("config", "default"):
@@ -251,6 +269,7 @@ def measured(rows: Iterable[dict[str, Any]], device: Device) -> list[Measured]:
     """
     found: dict[tuple[str, str], dict[str, list[tuple[str, Config, float]]]] = defaultdict(lambda: defaultdict(list))
     usual: dict[tuple[str, str], set[str]] = defaultdict(set)  # solvers that ran as they would by default
+    defaults: dict[tuple[str, str], Config | None] = {}        # None of what does not take the problem on this device
     cards: dict[str, Device] = {}
     asked: dict[str, ConvProblem] = {}
     for row in rows:
@@ -262,7 +281,10 @@ def measured(rows: Iterable[dict[str, Any]], device: Device) -> list[Measured]:
             if card not in cards or _speeds(row) != (cards[card].clock, cards[card].bandwidth):
                 cards[card] = Device(device.info, speeds=_speeds(row))
             found[card, key][solver.name].append((row["stamp"], tuple(row["config"]), float(row["time_ms"]) * 1e3))
-            if solver.default_config(device, asked[key]) in (tuple(row["config"]), tuple(row.get("default", ()))):
+            if (key, solver.name) not in defaults:
+                offer = solver.offer(device, asked[key])
+                defaults[key, solver.name] = None if isinstance(offer, str) else offer.default_config()
+            if defaults[key, solver.name] in (tuple(row["config"]), tuple(row.get("default", ()))):
                 usual[card, key].add(solver.name)
     return [_measured(card, asked[key], {name: _by_config(found[card, key][name]) for name in solvers}, cards[card])
             for (card, key), solvers in usual.items()]
@@ -306,7 +328,7 @@ def _measured(card: str, problem: ConvProblem, times: dict[str, dict[Config, lis
                     tuple(features[name] for name in _LAYER),
                     features["direction"], bits,
                     {name: min(found) for name, found in some.items()}, terms, indexes,
-                    np.array(numbers or [0.0] * len(_model.OF_PROBLEM_NAMES)), configs, twice)
+                    np.array(numbers or [0.0] * len(_model.OF_PROBLEM_NAMES)), configs, twice, device)
 
 
 def _networks(lists: Sequence[str]) -> dict[Layer, frozenset[str]]:
@@ -410,7 +432,8 @@ def least_squares(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.
 def _predicted(lines: Iterable[_costs.Line]) -> Callable[[Measured], str]:
     """Return the choice of a table: the least predicted time, or the index where a solver's costs are not known."""
     costs = {(line.solver, line.bits): np.array(list(line.costs.values())) for line in lines}
-    costs |= {(name, own): found for (name, bits), found in [*costs.items()] if bits == ANY_BITS for own in (16, 32)}
+    costs |= {(name, own): found for (name, bits), found in [*costs.items()] if bits == ANY_BITS
+              for own in (8, 16, 32, 64)}
 
     def chosen(problem: Measured) -> str:
         if any((name, problem.bits) not in costs for name in problem.terms):
@@ -436,25 +459,30 @@ def _choices(problems: Iterable[Measured], chosen: Callable[[Measured], str]) ->
 
 def _unseen(problems: Sequence[Measured], networks: dict[Layer, frozenset[str]]) -> list[Choice]:
     """Return the choices of tables that saw no layer of any network that the problem's layer is part of."""
-    found = folds(problems, networks)
     judged = []
-    for names, indexes in found.items():
-        apart = {i for other, some in found.items() if other & names for i in some}
-        table = _predicted(fit(problem for i, problem in enumerate(problems) if i not in apart))
-        judged += _choices((problems[i] for i in indexes), table)
+    for indexes, rest in folds(problems, networks):
+        judged += _choices((problems[i] for i in indexes), _predicted(fit(problems[i] for i in rest)))
     return judged
 
 
-def folds(problems: Sequence[Measured], networks: dict[Layer, frozenset[str]]) -> dict[frozenset[str], list[int]]:
-    """Return the numbers of the problems whose layers are part of the same networks.
+def folds(problems: Sequence[Measured], networks: dict[Layer, frozenset[str]]) -> list[tuple[list[int], list[int]]]:
+    """Return the numbers of problems whose layers are part of the same networks, and of those that share none of these.
 
-    Layers of no list make networks of their own, a fifth of them each.
+    Layers of no list make networks of their own, a fifth of them each.  Where some share networks with all that were
+    timed, networks do not count, only layers.
     """
-    found = defaultdict(list)
+    found: dict[frozenset[str], list[int]] = defaultdict(list)
     for i, problem in enumerate(problems):
         found[networks.get(problem.layer) or frozenset(
             [f"fold {zlib.crc32(repr(problem.layer).encode()) % FOLDS}"])].append(i)
-    return {names: found[names] for names in sorted(found, key=sorted)}
+    split = []
+    for names in sorted(found, key=sorted):
+        apart = {i for other, some in found.items() if other & names for i in some}
+        split.append((found[names], [i for i in range(len(problems)) if i not in apart]))
+    if not networks or all(any(problems[i].times for i in rest) for _, rest in split):
+        return split
+    print("networks share too many layers: layers are kept apart, not networks", file=sys.stderr)
+    return folds(problems, {})
 
 
 def _report(problems: Sequence[Measured], networks: dict[Layer, frozenset[str]],
@@ -479,11 +507,12 @@ def _report(problems: Sequence[Measured], networks: dict[Layer, frozenset[str]],
 
 def _text(report: Sequence[dict[str, Any]]) -> list[str]:
     """Return the report as a table: right choices, mean and largest time by the best one's, choices nobody measured."""
-    lines = [f"{'':<20}{'problems':>9}" + "".join(f"{title:>28}" for title in (
-        "throughput index", "this table", "without its networks"))]
+    lines = [f"{'':<29}" + "".join(f"{title:>32}" for title in (
+        "throughput index", "this table", "without its networks")),
+        f"{'':<20}{'problems':>9}" + f"{'right':>9}{'mean':>8}{'most':>6}{'unknown':>9}" * 3]
     for row in report:
         cells = "".join(f"{way['right']:>9}{_number(way['mean'], 4):>8}{_number(way['most'], 2):>6}"
-                        f"{way['not measured'] or '':>5}" for way in (row["index"], row["table"], row["unseen"]))
+                        f"{way['not measured'] or '':>9}" for way in (row["index"], row["table"], row["unseen"]))
         lines.append(f"{row['group']:<20}{row['index']['problems']:>9}{cells}")
     return lines
 

@@ -46,15 +46,19 @@ def add_commands(commands: Any) -> None:
     one = ("file", {"type": Path, "metavar": "FILE"})
     out = ("out", {"type": Path, "metavar": "OUT"})
     add("info", info, "Count records, items, solvers, types and versions.", some)
-    add("verify", verify, "Read every record, regenerate every key, compare workspaces; list what is wrong by reason.",
-        one, ("--examples", {"type": int, "default": 3, "metavar": "N", "help": "show N lines a reason (default: 3)"}))
+    add("verify", verify, "Read every record, regenerate every key, compare workspaces; list what is wrong by reason.  "
+        "Exits with 1 for damaged lines, a file that is cut short or has no records, and where most keys are none; not "
+        "for workspaces that differ, as those of other versions and other makers' records do.", one,
+        ("--examples", {"type": int, "default": 3, "metavar": "N", "help": "show N lines a reason (default: 3)"}))
     add("lookup", lookup, "Print the record of a key.", one, ("key", {"metavar": "KEY"}))
-    add("merge", merge, "Write one file with one line a key.  Of our own lines the last counts, of others the first, "
-        "and our own come before others.", out, some)
+    add("merge", merge, "Write one file with one line a key.  Our own lines come before others', whole records before "
+        "partial ones; else of our own the last counts, of others the first.  Parameters of several solvers are "
+        "joined, but for those that another build, driver or device has.", out, some)
     add("export", export, "Write a file as MIOpen reads it: one line a key, without our marks.  Of a ledger of miopyx "
         "tune, with them, what the name says: .fdb.txt a find-db, .db.txt a perf-db, .jsonl measurements.", one, out,
         ("--device", {"default": "", "metavar": "NAME", "help": "of a ledger: whose results; default: the only one's"}))
-    add("import", import_, "Add a file's records to the user's databases of a device.", one,
+    add("import", import_, "Add a file's records to the user's databases of a device.  Those of another build, driver "
+        "or device, and MIOpen's, are marked as imported: tune and Find's NORMAL mode time them anew.", one,
         ("--device", {"default": "", "metavar": "NAME", "help": "as `miopyx doctor` names it; default: the best"}),
         ("--replace", {"action": "store_true", "help": "also where the user's database has a record already"}))
     add("diff", diff, "Say which records two files have differently: other solvers, other times, other parameters.",
@@ -115,7 +119,8 @@ def _info(path: Path) -> dict[str, Any]:
     stamps: Counter[str] = Counter()
     tokens: dict[str, Counter[str]] = {name: Counter() for name in ("layout", "type", "direction")}
     partial = items = named = 0
-    for line in raw_lines(path):
+    flaws: Counter[str] = Counter()
+    for line in raw_lines(path, flaws):
         kind = records.classify(line)
         kinds[kind.value] += 1
         named += kind is not Kind.MALFORMED and names_problem(records.split(line)[0])
@@ -140,8 +145,9 @@ def _info(path: Path) -> dict[str, Any]:
         if stamp:
             stamps[stamp] += 1
     require_records(path, sum(kinds.values()), named)
-    return {"bytes": path.stat().st_size, "records": sum(forms.values()), "items": items, "lines": dict(kinds),
-            "forms": dict(forms), "partial": partial, "stamps": dict(stamps.most_common()),
+    return {"bytes": path.stat().st_size, "file": "cut short" if flaws else "whole", "records": sum(forms.values()),
+            "items": items, "lines": dict(kinds), "forms": dict(forms), "partial": partial,
+            "stamps": dict(stamps.most_common()),
             **{name: dict(counts.most_common()) for name, counts in tokens.items() if counts},
             "solvers": dict(solvers.most_common())}
 
@@ -175,10 +181,11 @@ def verify(arguments: argparse.Namespace) -> dict[str, Any]:
     seen: set[bytes] = set()
     items = 0
     host = Device(devices.find("host"))
+    here = {records.clean(info.name): Device(info) for info in devices.discover()}
 
     def example(reason: str, text: bytes) -> None:
         if len(examples.setdefault(reason, [])) < arguments.examples:
-            examples[reason].append(ascii(text.decode(errors="backslashreplace"))[1:161])
+            examples[reason].append(ascii(text.decode(errors="backslashreplace"))[1:-1][:160])
 
     flaws: Counter[str] = Counter()
     for line in raw_lines(arguments.file, flaws):
@@ -201,15 +208,20 @@ def verify(arguments: argparse.Namespace) -> dict[str, Any]:
             record = records.read_find(text)
             left = record.skipped
             items += len(record.items)
+            device = record.stamp.rpartition("/")[2]
             for item in record.items:
                 solver = registry.BY_NAME.get(item.solver)
                 if solver is None:
                     unknown[item.solver] += 1
                 elif problem is not None:
-                    need = solver.workspace_size(host, problem)
+                    need = solver.workspace_size(here.get(device, host), problem)
                     counts = workspaces.setdefault(item.solver, Counter())
-                    counts["equal" if need == item.workspace else "different"] += 1
-                    if need != item.workspace:
+                    if need == item.workspace:
+                        counts["equal"] += 1
+                    elif device and device not in here:  # some formulas ask the device
+                        counts["of another device"] += 1
+                    else:
+                        counts["different"] += 1
                         example(f"workspace of {item.solver}", b"%b: %d in the file, %d by our formula" % (
                             key, item.workspace, need))
         skipped.update(left)
@@ -246,7 +258,8 @@ def lookup(arguments: argparse.Namespace) -> dict[str, Any]:
     key = arguments.key.encode(errors="surrogateescape")
     line = winners([arguments.file])[0].get(key)
     if line is None:
-        return {"ok": False, "key": arguments.key, "found": False}
+        return {"ok": False, "key": arguments.key, "found": False, "why": "the file has no record of it"
+                if names_problem(key) else "no key of a convolution, as 4-7-7-3x3-5-7-7-1-1x1-1x1-1x1-0-NCHW-FP32-F is"}
     text = records.split(line)[1]
     if is_perf(key):
         values, stamp, left = records.read_perf(text)
@@ -263,7 +276,7 @@ def lookup(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def merge(arguments: argparse.Namespace) -> dict[str, Any]:
     chosen, left = winners(arguments.file)
-    _write(arguments.out, b"".join(line + b"\n" for line in chosen.values()))
+    _write(arguments.out, [line + b"\n" for line in chosen.values()], arguments.file, left)
     return {"written": str(arguments.out), "records": len(chosen), "left out": dict(left)}
 
 
@@ -271,7 +284,7 @@ def export(arguments: argparse.Namespace) -> dict[str, Any]:
     if is_ledger(arguments.file):
         return _export_ledger(arguments)
     chosen, left = winners([arguments.file])
-    _write(arguments.out, b"".join(records.plain(line) for line in chosen.values()))
+    _write(arguments.out, [records.plain(line) for line in chosen.values()], [arguments.file], left)
     return {"written": str(arguments.out), "records": len(chosen), "left out": dict(left)}
 
 
@@ -280,17 +293,24 @@ def _export_ledger(arguments: argparse.Namespace) -> dict[str, Any]:
     name = str(arguments.out).removesuffix(".bz2")
     kind = next((what for ending, what in endings.items() if name.endswith(ending)), None)
     if kind is None:
-        raise BadParmError("what shall be written?", "OUT", arguments.out,
+        raise BadParmError("what shall be written?", "OUT", str(arguments.out),
                            f"a name that ends with {', '.join(endings)}")
     with opened(arguments.file, arguments.device) as (book, device):
         lines = (book.find_lines(device) if kind == "find-db" else book.perf_lines(device) if kind == "perf-db"
                  else [f"{line}\n".encode() for line in book.measurements(device)])
-    _write(arguments.out, b"".join(lines))
+    if not lines and kind == "perf-db":
+        raise BadParmError("no parameters that a search found", "FILE", str(arguments.file),
+                           "a ledger of miopyx tune --exhaustive")
+    _write(arguments.out, lines, [arguments.file], Counter())
     return {"written": str(arguments.out), "what": kind, "device": device.name, "stamp": device.stamp,
             "records": len(lines)}
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, lines: list[bytes], sources: list[Path], left: Counter[str]) -> None:
+    if not lines:
+        raise BadParmError("no records" + "".join(f", {count} {reason}" for reason, count in left.items()), "FILE",
+                           ", ".join(map(str, sources)), "files with records")
+    content = b"".join(lines)
     if path.suffix == ".bz2":
         content = bz2.compress(content)
     if not config.write_atomically(path, content, shared=True):
@@ -311,10 +331,10 @@ def import_(arguments: argparse.Namespace) -> dict[str, Any]:
             left["records without a usable item"] += 1
         elif not arguments.replace and target.get(key):
             left["records of keys that the user's database has"] += 1
-        elif target.update(key, _replacing(_as_ours(key, line))):
+        elif target.update(key, _replacing(_as_ours(key, line, database.stamp))):
             added += 1
         else:
-            raise BadParmError("cannot be written", "database", target.path, "a writable folder")
+            raise BadParmError("cannot be written", "database", str(target.path), "a writable folder")
     return {"device": info.name, "find-db": str(database.user_find.path), "perf-db": str(database.user_perf.path),
             "added": added, "left out": dict(left)}
 
@@ -324,10 +344,17 @@ def _replacing(line: bytes) -> Callable[[bytes | None], bytes]:
     return lambda _old: line
 
 
-def _as_ours(key: bytes, line: bytes) -> bytes:
-    """Return a line sealed and stamped as imported: NORMAL must not take it for measured here."""
+def _as_ours(key: bytes, line: bytes, stamp: str) -> bytes:
+    """Return a line sealed, and stamped as imported: NORMAL must not take it for measured here.
+
+    One that has `stamp`, the device's, was measured by the same build and driver on such a device, and stays.
+    """
     text = records.split(line)[1]
-    if is_perf(key):
+    perf = is_perf(key)
+    if records.classify(line) is Kind.OURS and stamp == (
+            records.read_perf(text)[1] if perf else records.read_find(text).stamp):
+        return line + b"\n"
+    if perf:
         return records.write_perf(key, records.read_perf(text)[0], _IMPORTED)
     return records.write_find(key, records.read_find(text).items, _IMPORTED)
 
@@ -335,9 +362,9 @@ def _as_ours(key: bytes, line: bytes) -> bytes:
 def compact(arguments: argparse.Namespace) -> dict[str, Any]:
     before = arguments.file.stat().st_size
     if is_ledger(arguments.file):
-        raise BadParmError("a ledger of miopyx tune", "FILE", arguments.file, "a find-db or perf-db file")
+        raise BadParmError("a ledger of miopyx tune", "FILE", str(arguments.file), "a find-db or perf-db file")
     if arguments.file.suffix == ".bz2":
-        raise BadParmError("compressed", "FILE", arguments.file, "a plain file")
+        raise BadParmError("compressed", "FILE", str(arguments.file), "a plain file")
     kinds: Counter[Kind] = Counter()
     named = 0
     for line in raw_lines(arguments.file):
@@ -346,7 +373,7 @@ def compact(arguments: argparse.Namespace) -> dict[str, Any]:
         named += kind is not Kind.MALFORMED and names_problem(records.split(line)[0])
     require_records(arguments.file, sum(kinds.values()), named)
     if not UserFile(arguments.file).compact():
-        raise BadParmError("cannot be rewritten", "FILE", arguments.file, "a file in a writable folder")
+        raise BadParmError("cannot be rewritten", "FILE", str(arguments.file), "a file in a writable folder")
     return {"file": str(arguments.file), "bytes before": before, "bytes after": arguments.file.stat().st_size,
             "dropped": {kind.value: kinds[kind] for kind in (Kind.DAMAGED, Kind.MALFORMED) if kinds[kind]}}
 

@@ -43,7 +43,7 @@ def raw_lines(path: Path, flaws: Counter[str] | None = None) -> Iterator[bytes]:
                     yield line
         except EOFError:
             if flaws is not None:
-                flaws["cut short"] += 1
+                flaws["files cut short"] += 1
         except OSError as e:
             raise OSError(e.errno or errno.EINVAL, str(e), str(path)) from None
 
@@ -56,30 +56,61 @@ def winners(paths: list[Path]) -> tuple[dict[bytes, bytes], Counter[str]]:
     BadParmError
         For a file most lines of which name no problem.
     """
-    chosen: dict[bytes, tuple[bytes, Kind]] = {}
+    chosen: dict[bytes, bytes] = {}
     left: Counter[str] = Counter()
     for path in paths:
-        lines = named = 0
-        for line in raw_lines(path, left):
-            kind = records.classify(line)
-            lines += 1
-            named += kind is not Kind.MALFORMED and names_problem(records.split(line)[0])
-            if kind in (Kind.DAMAGED, Kind.MALFORMED):
-                left[f"{kind.value} lines"] += 1
-                continue
-            key, items = records.split(line)
-            if not _is_plain(key):
-                left["keys that are no text"] += 1
-                continue
-            if kind is Kind.FOREIGN and not records.says_something(items):
-                left["lines without items"] += 1
-                continue
-            if key in chosen:
-                left["lines of a key that stands elsewhere"] += 1
-            if key not in chosen or kind is Kind.OURS:
-                chosen[key] = (line, kind)
-        require_records(path, lines, named)
-    return {key: line for key, (line, _) in chosen.items() if records.says_something(records.split(line)[1])}, left
+        for key, line in _of_file(path, left).items():
+            chosen[key] = _of_two(key, chosen[key], line, left) if key in chosen else line
+    return {key: line for key, line in chosen.items() if records.says_something(records.split(line)[1])}, left
+
+
+def _of_file(path: Path, left: Counter[str]) -> dict[bytes, bytes]:
+    """Return the line that counts for each key: the last of our own, else the first."""
+    chosen: dict[bytes, bytes] = {}
+    lines = named = 0
+    for line in raw_lines(path, left):
+        kind = records.classify(line)
+        lines += 1
+        named += kind is not Kind.MALFORMED and names_problem(records.split(line)[0])
+        if kind in (Kind.DAMAGED, Kind.MALFORMED):
+            left[f"{kind.value} lines"] += 1
+            continue
+        key, items = records.split(line)
+        if not _is_plain(key):
+            left["keys that are no text"] += 1
+            continue
+        if kind is Kind.FOREIGN and not records.says_something(items):
+            left["lines without items"] += 1
+            continue
+        if key in chosen:
+            left["lines of a key that stands in the same file again"] += 1
+        if key not in chosen or kind is Kind.OURS:
+            chosen[key] = line
+    require_records(path, lines, named)
+    return chosen
+
+
+def _of_two(key: bytes, first: bytes, second: bytes, left: Counter[str]) -> bytes:
+    """Return what two files together say of a key.
+
+    Our own line comes before another's, a whole record before a partial one; then of our own the last counts, of others
+    the first.  Parameters of several solvers are joined, where one build, driver and device, or nobody, claims them.
+    """
+    ours = records.classify(second) is Kind.OURS
+    old, new = records.split(first)[1], records.split(second)[1]
+    if ours != (records.classify(first) is Kind.OURS):
+        takes = ours
+    elif is_perf(key):
+        (values, stamp, _), (more, other, _) = records.read_perf(old), records.read_perf(new)
+        if ours and stamp == other and more:  # one without any takes back what was there
+            return records.write_perf(key, values | more, stamp).rstrip(b"\n")
+        if not ours:
+            return records.plain(records.write_perf(key, values | more | values, "")).rstrip(b"\n")
+        takes = ours
+    else:
+        takes = ours and records.read_find(new).partial <= records.read_find(old).partial
+    left["lines of a key that another file has"] += 1
+    return second if takes else first
 
 
 def require_records(path: Path, lines: int, named: int) -> None:

@@ -35,6 +35,7 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 class Row(NamedTuple):
     """A problem on a device as a layer of somebody's: times in milliseconds, of one run."""
 
+    key: str
     device: str
     source: str
     layer: str
@@ -71,7 +72,8 @@ def report(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.list:
         rows = _named(rows, arguments.list)
     if not rows:
-        raise BadParmError("no times of convolutions", "FILE", arguments.file, "a find-db or a ledger of miopyx tune")
+        raise BadParmError("no times of convolutions", "FILE", str(arguments.file),
+                           "a find-db or a ledger of miopyx tune")
     page = _page(arguments.file.name, rows, _limits(rows, arguments.tflops, arguments.gbs), left,
                  arguments.tflops is not None or arguments.gbs is not None)
     if not config.write_atomically(arguments.out, page.encode(), shared=True):
@@ -88,7 +90,7 @@ def _row(key: str, device: str, source: str, layer: str, weight: float, solver: 
     if ms <= 0:
         return None
     tensors = _convolution.memory_of(problem)
-    return Row(device, source, layer, "FBW"[problem.direction], tensors[0][1], weight, solver, ms, before,
+    return Row(key, device, source, layer, "FBW"[problem.direction], tensors[0][1], weight, solver, ms, before,
                float(problem.flops), float(sum(size for size, _ in tensors)))
 
 
@@ -120,7 +122,7 @@ def _of_ledger(path: Path, device: str) -> tuple[list[Row], int]:
     return rows, len(asked - {(row[0], row[2], row[3]) for row in layers}) + len(layers) - len(rows)
 
 
-def _named(rows: Iterable[Row], lists: Sequence[str]) -> list[Row]:
+def _named(rows: Sequence[Row], lists: Sequence[str]) -> list[Row]:
     """Return the rows whose problems some lists or models have, under their names; the others as "others"."""
     from .driver.options import UsageError
     from .tune import sources
@@ -132,11 +134,9 @@ def _named(rows: Iterable[Row], lists: Sequence[str]) -> list[Row]:
     layers: dict[str, list[sources.Wanted]] = {}
     for one in found.wanted:
         layers.setdefault(one.key, []).append(one)
-    named = []
-    for row in rows:
-        owners = layers.get(row.layer, [])
-        named += [row._replace(source=one.source, layer=one.layer, weight=one.weight) for one in owners] or [
-            row._replace(source="others")]
+    named = [row._replace(source="others") for row in rows if row.key not in layers]
+    for row in {(row.device, row.key): row for row in rows if row.key in layers}.values():  # a ledger has names, too
+        named += [row._replace(source=one.source, layer=one.layer, weight=one.weight) for one in layers[row.key]]
     return named
 
 
@@ -241,14 +241,15 @@ def _svg(height: int, drawn: Iterable[str]) -> str:
 
 def _table(rows: Sequence[Row], limits: Limits) -> str:
     ordered = sorted(rows, key=lambda row: (-row.weight * row.ms, row.layer, row.direction))
-    head = ("network", "layer", "direction", "type", "times", "before ms", "ms", "gain", "TFLOP/s", "limit", "solver")
+    head = ("network", "layer", "direction", "type", "times", "before ms", "ms", "gain", "TFLOP/s", "limit", "solver",
+            "problem")
     numbers = {"times", "before ms", "ms", "gain", "TFLOP/s", "limit"}
     lines = ["<tr>" + "".join(f'<th{" class=n" if name in numbers else ""}>{name}</th>' for name in head) + "</tr>"]
     for row in ordered[:_ROWS]:
         cells = (row.source, _cut(row.layer, 60), _DIRECTIONS[row.direction], row.kind, f"{row.weight:g}",
                  "" if row.before is None else f"{row.before:.4g}", f"{row.ms:.4g}",
                  "" if row.before is None else f"{row.before / row.ms:.2f}", f"{row.flops / row.ms / 1e9:.3g}",
-                 f"{limits.share(row):.0%}", row.solver)
+                 f"{limits.share(row):.0%}", row.solver, row.key if _cut(row.layer, 60) != row.key else "")
         lines.append("<tr>" + "".join(f'<td class={"n" if name in numbers else "l"}>{escape(cell)}</td>'
                                       for name, cell in zip(head, cells, strict=True)) + "</tr>")
     more = f"<p>{len(rows) - _ROWS} more, which take less time.</p>" if len(rows) > _ROWS else ""

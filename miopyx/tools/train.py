@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from miopyx._core import Offer
 from miopyx.choose import _costs, _model
 from miopyx.choose._costs import ANY_BITS
-from miopyx.database import paths, tables
+from miopyx.database import tables
 from miopyx.errors import BadParmError, InternalError, MIOpenError, NotInitializedError
 from miopyx.problem import _key
 from miopyx.solvers import registry
@@ -116,6 +117,9 @@ def run(arguments: argparse.Namespace) -> int:
         if len(problems) < LEAST_PROBLEMS:
             raise BadParmError("too few problems", "file", f"{len(problems)} problems", f"{LEAST_PROBLEMS} and more")
         folds = costs.folds(problems, networks)
+        if not all(any(problems[i].times for i in rest) for _, rest in folds):
+            raise BadParmError("too few layers to keep some apart", "file",
+                               f"{len({problem.layer for problem in problems})} layers", "more layers")
         only = None if arguments.judge is None else costs.keys_of(arguments.judge)
         if only is not None and not only & {_key.find_key(problem.problem) for problem in problems}:
             raise BadParmError("none of its problems is among those that were read", "judge", str(arguments.judge),
@@ -138,23 +142,20 @@ def run(arguments: argparse.Namespace) -> int:
     report = {way: found.as_dict() for way, found in judged.items()}
     of_configs = {name: found.as_dict() for name, found in configs.items()}
     if arguments.out is not None:
-        print(f"{arguments.out} is written; {_wanted(problems)} in {paths.user_folder()} would be read",
-              file=sys.stderr)
-        if not _is_better(judged["model"], judged["throughput index"]):
+        costs.say_written(arguments.out, problems, _model.KIND)
+        if not _is_better(judged["model, no table"], judged["throughput index"]):
             print("its choices are no better than the throughput index's: measure more", file=sys.stderr)
+        if not grown.boosters:
+            print(f"it has no trees: of no solver are there {LEAST_TIMES} times and more", file=sys.stderr)
     if arguments.json:
         print(json.dumps({"device": made, "margin": margin, "judged": report, "configurations": of_configs}, indent=2))
     else:
         print("\n".join(text(report, TITLES)))
+        print("mean, most: the time of the choice by that of the fastest solver; unsure: where the next one chooses",
+              "'model' has a cost table of the same times behind it", sep="\n")
         if of_configs:
             print("", *text(of_configs, CONFIG_TITLES), sep="\n")
     return 0
-
-
-def _wanted(problems: Iterable[Measured]) -> str:
-    """Return the name under which a model of the measured devices is looked for."""
-    families = {problem.name.rpartition("_")[0] for problem in problems}
-    return f"{families.pop() if len(families) == 1 else 'FAMILY'}.{_model.KIND}"
 
 
 def _is_better(one: Judged, other: Judged) -> bool:
@@ -208,7 +209,9 @@ def grow(problems: Sequence[Measured], seed: int = 0, others: int = 0) -> Grown:
     high[_UNITS] += 1
     low[_SPEEDS] -= 2
     high[_SPEEDS] += 2
-    if not all(all(problem.speeds) for problem in problems):  # nobody measured them
+    # Of one speed trees learn nothing, and a probe beside other work says too little.
+    speeds = {problem.speeds for problem in problems}
+    if len(speeds) == 1 or not all(map(all, speeds)):
         low[_SPEEDS], high[_SPEEDS] = -ANY, ANY
     cards = {problem.device: problem.speeds for problem in problems if problem.is_gpu and all(problem.speeds)}
     return Grown(lines, boosters, errors, low, high, 0, cards, {})
@@ -421,7 +424,7 @@ def _index_times(problem: Measured) -> Times:
     return {name: -index for name, index in problem.indexes.items()}
 
 
-def judge(problems: Sequence[Measured], folds: Mapping[frozenset[str], Sequence[int]],
+def judge(problems: Sequence[Measured], folds: Sequence[tuple[Sequence[int], Sequence[int]]],
           only: frozenset[bytes] | None = None) -> tuple[dict[str, Judged], float]:
     """Return what choices cost by the index, by cost tables and by models that saw none of a problem's networks.
 
@@ -434,33 +437,51 @@ def judge(problems: Sequence[Measured], folds: Mapping[frozenset[str], Sequence[
     tables_: dict[int, Times | None] = {}
     models: dict[int, tuple[Times, float] | None] = {}
     strangers: dict[int, tuple[Times, float] | None] = {}
-    for names, all_indexes in folds.items():
+    for all_indexes, rest in folds:
         indexes = [i for i in all_indexes if only is None or _key.find_key(problems[i].problem) in only]
         if not indexes:
             continue
-        apart = {i for other, some in folds.items() if other & names for i in some}
-        grown = grow([problem for i, problem in enumerate(problems) if i not in apart])
+        grown = grow([problems[i] for i in rest])
         by_table = _table_times(grown.lines)
         tables_ |= {i: by_table(problems[i]) for i in indexes}
         models |= zip(indexes, _model_times(grown, [problems[i] for i in indexes]), strict=True)
         for device in devices if len(devices) > 1 else ():
             mine = [i for i in indexes if problems[i].device == device]
-            others = [problem for i, problem in enumerate(problems) if i not in apart and problem.device != device]
-            strangers |= zip(mine, _model_times(grow(others), [problems[i] for i in mine]), strict=True)
+            others = [problems[i] for i in rest if problems[i].device != device]
+            if any(problem.times for problem in others):
+                strangers |= zip(mine, _model_times(grow(others), [problems[i] for i in mine]), strict=True)
 
     nothing: dict[int, Times | None] = dict.fromkeys(tables_)
-    ways = {margin: _judged(problems, _sure(models, margin), tables_) for margin in MARGINS}
+    # Who chooses where the model is unsure is who will: a table that is installed, or the index.
+    behind = tables_ if all(_costs.of(problems[i].on) is not None for i in tables_) else nothing
+    ways = {margin: _judged(problems, _sure(models, margin), behind) for margin in MARGINS}
     margin = min(ways, key=lambda m: (float(ways[m].regrets.mean()) if ways[m].regrets.size else 0, m))
     found = {"throughput index": _judged(problems, nothing, nothing),
-             "cost table": _judged(problems, tables_, tables_), "model": ways[margin],
+             "cost table": _judged(problems, tables_, tables_),
+             "model": _judged(problems, _sure(models, margin), tables_),
              "model, no table": _judged(problems, _sure(models, margin), nothing)}
     for device in devices if len(devices) > 1 else ():
         own = {i: answer for i, answer in strangers.items() if problems[i].device == device}
         found[f"{device}: index"] = _judged(problems, dict.fromkeys(own), nothing)
         found[f"{device}: model"] = _judged(problems, _sure({i: models[i] for i in own}, margin), tables_)
         found[f"{device}, unseen"] = _judged(problems, _sure(own, margin), nothing)
+    installed = {i: _installed(problems[i]) for i in tables_}
+    if any(installed.values()):
+        found["models in use now"] = _judged(problems, installed, nothing)
     found["Find, twice"] = _again(problems[i] for i in tables_)
     return found, margin
+
+
+def _installed(problem: Measured) -> Times | None:
+    """Return the times of the models that the device has already, which may have seen the problem; None without any."""
+    models = _model.all_of(problem.on)
+    offers = [offer for solver in registry.CONV if solver.dynamic and isinstance(
+        offer := solver.offer(problem.on, problem.problem), Offer)] if models else []
+    for model in models:
+        times = model.predict(offers)
+        if times is not None:
+            return {offer.solver.name: time for offer, time in zip(offers, times, strict=True) if time >= 0}
+    return None
 
 
 def _sure(models: Mapping[int, tuple[Times, float] | None], margin: float) -> dict[int, Times | None]:

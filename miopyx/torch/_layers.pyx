@@ -1,3 +1,5 @@
+# Tried with the GIL alone, see docs/threads.md: importing it switches the GIL on.
+# cython: freethreading_compatible=False
 """Whose kernel runs a problem that PyTorch asks for: decided when it is met first, looked up from then on.
 
 An operator's file says how its problems are named, prepared and computed: `Layer` is what it fills in.
@@ -22,6 +24,9 @@ from miopyx.engine._plan cimport Plan
 from miopyx.functional._functional cimport Call, new_array, new_call
 from miopyx.runtime._arrays cimport DL_CUDA
 from miopyx.runtime._cuda cimport is_idle
+from miopyx.values._guard cimport (
+    add_int64, load_flag, load_int64, mx_guard, mx_guard_lock, mx_guard_unlock, store_flag,
+)
 from miopyx.values._types cimport MX_BFLOAT16, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_SCALARS, MX_SLOTS
 
 import torch
@@ -139,6 +144,7 @@ cdef enum:
     SAMPLED = 32           # one of about so many calls, at odd distances, since models repeat themselves
     WAY = 5                # of a call's way to a choice and back: PyTorch's parts take four times ours, in models
 
+cdef mx_guard _guard          # of what is counted
 cdef account_t _accounts[FAMILY_COUNT][2]
 cdef int64_t _next_sample = 1
 cdef unsigned _random = 1
@@ -160,21 +166,23 @@ def open_accounts(give_back, take_again):
 cdef int _count(Call c, Layer layer) except -1:
     """Enter a run of a known problem."""
     cdef account_t* a = layer.account
-    cdef int idle
+    cdef bint sampled = c.began != 0, full = False
+    cdef double way = (_now() - c.began) * 1e6 if sampled else 0
+    cdef int idle = is_idle(c.handle.queue_ptr, c.stream) if sampled and c.on_stream else -1
+    c.began = 0
+    mx_guard_lock(&_guard)
     a.gained += layer.gain
-    if c.began:
-        a.way += (_now() - c.began) * 1e6
-        a.sampled += 1
-        c.began = 0
-        if c.on_stream:
-            idle = is_idle(c.handle.queue_ptr, c.stream)
-            a.asked += idle >= 0
-            a.idle += idle > 0
+    a.way += way
+    a.sampled += sampled
+    a.asked += idle >= 0
+    a.idle += idle > 0
     if not c.counted:
-        c.counted = True
         a.calls += 1
-        if a.calls >= CALLS:
-            _look_at(a, c.deterministic)
+        full = a.calls >= CALLS
+    mx_guard_unlock(&_guard)
+    c.counted = True
+    if full:
+        _look_at(a, c.deterministic)
     return 0
 
 
@@ -183,31 +191,39 @@ def accounts():
 
     In microseconds; no mean where no way was measured.
     """
-    cdef account_t* a
+    cdef account_t a
     found = {}
     for i in range(FAMILY_COUNT):
         for j in range(2):
-            a = &_accounts[i][j]
+            mx_guard_lock(&_guard)
+            a = _accounts[i][j]
+            mx_guard_unlock(&_guard)
             if a.calls:
                 found[FAMILIES[i], ("cpu", "cuda")[j]] = a.calls, a.gained, a.way / a.sampled if a.sampled else None
     return found
 
 
-cdef int _look_at(account_t* a, bint deterministic) except -1:
-    cdef int place = a - &_accounts[0][0], family = place // 2
+cdef int _look_at(account_t* account, bint deterministic) except -1:
+    cdef int place = account - &_accounts[0][0], family = place // 2
+    cdef int64_t calls = MORE_CALLS * CALLS if family <= CONVOLUTION_GRADIENTS else CALLS
     cdef double waits = 1, works = 1    # shares of the calls
-    if a.calls < MORE_CALLS * CALLS and family <= CONVOLUTION_GRADIENTS or not a.sampled:
+    cdef account_t a
+    mx_guard_lock(&_guard)
+    a = account[0]
+    if a.calls >= calls and a.sampled:
+        memset(account, 0, sizeof(account_t))
+    mx_guard_unlock(&_guard)
+    if a.calls < calls or not a.sampled:
         return 0
     if place % 2:  # where all calls were captured in a graph, none was asked, and their ways take nothing
         waits = a.idle / <double> max(1, a.asked)
         works = 1 - waits
     loses = a.gained * works < waits * a.calls * WAY * a.way / a.sampled
-    memset(a, 0, sizeof(account_t))
     if loses and _give_back is not None and not deterministic:
         _give_back(FAMILIES[family], "cuda" if place % 2 else "cpu")
     return 0
 
-cdef _Handle _handle = None   # of CPUs; `functional` keeps those of CUDA's devices
+cdef dict _by_device = {}     # handles of CPUs and of the host path; `functional` keeps those of CUDA's devices
 cdef set _handles = set()     # that keep layers
 cdef bint _everything = True
 cdef dict _theirs_of_cpu = {}   # PyTorch's own kernels, by operators' names
@@ -237,37 +253,37 @@ cdef object theirs(str name, tuple args):
 
 def choose(bint everything):
     """Take all operators, or only those of models that `enter` and `leave` their forward passes."""
-    global _everything, _choice
-    _everything = everything
-    _choice += 1
+    store_flag(_everything, everything)
+    add_int64(_choice, 1)
     _weights.clear()
 
 
 def enter():
     """Begin a chosen model's forward pass in this thread."""
     global mx_depth, mx_depth_of
-    if mx_depth_of != _choice:  # what was begun before counts no more
-        mx_depth, mx_depth_of = 0, _choice
+    cdef int64_t now = load_int64(_choice)
+    if mx_depth_of != now:  # what was begun before counts no more
+        mx_depth, mx_depth_of = 0, now
     mx_depth += 1
 
 
 def leave():
     """End it."""
     global mx_depth
-    if mx_depth_of == _choice and mx_depth:
+    if mx_depth_of == load_int64(_choice) and mx_depth:
         mx_depth -= 1
 
 
 cdef bint chosen(object w) except -1:
     """Whether all is ours to decide, a chosen model runs, or met these weights: gradients come after a forward pass."""
-    if _everything:
+    if load_flag(_everything):
         return True
     if w is None:
-        return mx_depth and mx_depth_of == _choice
+        return mx_depth and mx_depth_of == load_int64(_choice)
     address = w.data_ptr()
     if address in _weights:
         return True
-    if not mx_depth or mx_depth_of != _choice:
+    if not mx_depth or mx_depth_of != load_int64(_choice):
         return False
     _weights[address] = weakref.ref(w, partial(_weights.pop, address))  # which takes the reference as its default
     return True
@@ -309,26 +325,33 @@ def forget():
     """Let the next calls decide anew."""
     choice.begin_anew()
     layers.clear()
+    mx_guard_lock(&_guard)
     memset(_accounts, 0, sizeof(_accounts))
-    for handle in _handles:
+    mx_guard_unlock(&_guard)
+    for handle in list(_handles):
         handle.forget_calls()
     _handles.clear()
 
 
 cdef Call begin(int what, object first):
     """A call of a problem on the device of its first tensor."""
-    global _handle, _next_sample, _random
+    global _next_sample, _random
     cdef Call c
-    if first.is_cuda:
-        c = new_call(what, None, True)
-    else:
-        if _handle is None:
-            _handle = Handle("cpu")
-        c = new_call(what, _handle, True)
+    cdef _Handle handle = None
+    cdef bint sampled
+    if not first.is_cuda:
+        handle = _by_device.get("cpu")
+        if handle is None:
+            handle = _by_device.setdefault("cpu", Handle("cpu"))
+    c = new_call(what, handle, True)
+    mx_guard_lock(&_guard)
     _next_sample -= 1
-    if _next_sample == 0:
+    sampled = _next_sample == 0
+    if sampled:
         _random = _random * 1664525 + 1013904223  # Numerical Recipes' generator
         _next_sample = 1 + (_random >> 8) % (2 * SAMPLED)
+    mx_guard_unlock(&_guard)
+    if sampled:
         c.began = _now()
     return c
 
@@ -405,7 +428,9 @@ cdef int _decide(Call c, Layer layer, bytes key, object ours, object theirs, obj
         if layer.ours:
             layer.gain = layer.times.theirs - layer.times.ours
         if layer.times.ours is not None:  # something was learnt: there may be more of it
+            mx_guard_lock(&_guard)
             memset(layer.account, 0, sizeof(account_t))
+            mx_guard_unlock(&_guard)
             _take_again()
     except MIOpenError as e:  # nothing computes it
         layer.why = str(e)
@@ -424,7 +449,7 @@ cdef object run_chosen(Call c, Layer layer):
     """Run a problem that was decided on where it is ours; None where it is PyTorch's."""
     if layer is None:
         return None
-    layer.runs += 1
+    add_int64(layer.runs, 1)
     _count(c, layer)
     return run_ours(c, layer) if layer.ours else None
 
@@ -439,15 +464,12 @@ cdef object always(Call c, Layer layer, Call trial=None):
     return run_ours(c, found)
 
 
-cdef _Handle _host_handle = None
-
-
 cdef _Handle host():
     """The handle of the host path."""
-    global _host_handle
-    if _host_handle is None or not _host_handle.is_usable():
-        _host_handle = Handle("host")
-    return _host_handle
+    cdef _Handle handle = _by_device.get("host")
+    if handle is None or not handle.is_usable():
+        handle = _by_device["host"] = Handle("host")
+    return handle
 
 
 cdef double least_time(Layer layer, Call c) except -1:

@@ -10,6 +10,8 @@ spinning for PyTorch's next operator.
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from posix.dlfcn cimport RTLD_LAZY, dlclose, dlopen, dlsym
 
+from miopyx.values._guard cimport load_pointer, store_pointer
+
 cdef extern from "<dlfcn.h>":
     const int RTLD_NOLOAD
 
@@ -38,18 +40,18 @@ cdef struct region_t:
     pthread_mutex_t mutex
     pthread_cond_t condition
     bint done
-    void* function         # borrowed; the caller holds the GIL all the time
+    void* function         # borrowed from the caller, who waits
     void* argument
     void* result           # owned, as is the error; one of them is NULL
     void* error
 
-cdef parallel_t _parallel = NULL  # GOMP_parallel of the libgomp that PyTorch loaded
+cdef void* _parallel = NULL  # GOMP_parallel of the libgomp that PyTorch loaded
 
 
 def find():
     """Look for PyTorch's libgomp among what is loaded; return its path, None if PyTorch's threads are others."""
-    global _parallel
     cdef void* library
+    cdef void* function
     paths = set()
     try:
         with open("/proc/self/maps") as lines:
@@ -60,17 +62,17 @@ def find():
     for path in sorted(paths, key=lambda path: ("torch" not in path, path)):
         library = dlopen(path.encode(), RTLD_LAZY | RTLD_NOLOAD)
         if library != NULL:
-            _parallel = <parallel_t> dlsym(library, "GOMP_parallel")
+            function = dlsym(library, "GOMP_parallel")
             dlclose(library)
-            if _parallel != NULL:
+            if function != NULL:
+                store_pointer(_parallel, function)
                 return path
     return None
 
 
 def forget():
     """Call without a region from now on."""
-    global _parallel
-    _parallel = NULL
+    store_pointer(_parallel, NULL)
 
 
 cdef void _work(region_t* region) noexcept:
@@ -102,14 +104,15 @@ cdef void _body(void* data) noexcept nogil:
 cdef object call(object function, object argument):
     """Call a function with an argument while PyTorch's other threads sleep."""
     cdef region_t region
-    if _parallel == NULL:
+    cdef parallel_t parallel = <parallel_t> load_pointer(_parallel)  # another thread may say `forget`
+    if parallel == NULL:
         return function(argument)
     region.caller, region.done = pthread_self(), False
     region.function, region.argument = <void*> function, <void*> argument
     region.result = region.error = NULL
     pthread_mutex_init(&region.mutex, NULL)
     pthread_cond_init(&region.condition, NULL)
-    _parallel(_body, &region, 0, 0)  # as many threads as PyTorch's own regions have
+    parallel(_body, &region, 0, 0)  # as many threads as PyTorch's own regions have
     pthread_cond_destroy(&region.condition)
     pthread_mutex_destroy(&region.mutex)
     if region.error != NULL:

@@ -66,7 +66,8 @@ def budget(seconds: float | None = None) -> float:
 def begin_anew() -> None:
     """Forget what the ranks of a group said: all of them do that, as when each calls `tune`."""
     global _generation
-    _generation += 1
+    with _lock:
+        _generation += 1
 
 
 def _spend(seconds: float) -> None:
@@ -82,9 +83,7 @@ def _file(info: DeviceInfo) -> UserFile | None:
     path = paths.user_file(info, f"torch-{torch.__version__}")
     if path is None:
         return None
-    if path not in _files:
-        _files[path] = UserFile(path)
-    return _files[path]
+    return _files.get(path) or _files.setdefault(path, UserFile(path))
 
 
 def recall(info: DeviceInfo, key: bytes) -> Times | None:

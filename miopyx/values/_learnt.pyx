@@ -4,8 +4,9 @@ Answers that were computed once are kept until this number is another: a Find me
 environment was read anew.  Compiled code compares the number itself.
 """
 
+from ._guard cimport add_int64
+
 
 def learn():
     """Let every kept answer be computed again at its next use."""
-    global learnt
-    learnt += 1
+    add_int64(learnt, 1)

@@ -209,9 +209,10 @@ def wrong() -> Iterator[tuple[str, str]]:
 
 def once(what: str, compute: Callable[[], Any]) -> Any:
     """Return what follows from variables, computed at the first call and forgotten together with them."""
-    if what not in _values:
-        _values[what] = compute()
-    return _values[what]
+    value = _values.get(what, _values)
+    if value is _values:
+        value = _values[what] = compute()
+    return value
 
 
 def forget() -> None:

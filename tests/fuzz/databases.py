@@ -232,7 +232,7 @@ def ledger_file(data: bytes, folder: Path) -> bool:
             "device": device.name, "stamp": device.stamp, "find": "k=@s;x:1;#00000000", "perf": None, "partial": False,
             "before": None, "after": {"solver": "x", "config": "", "ms": 1.0}, "times": [{"a": 1}]})
         book.fail(device, key, True, "why")
-        book.retry()
+        book.retry(device, [key], True)
         for device, _ in book.devices():
             book.layers(device), book.find_lines(device), book.perf_lines(device), book.measurements(device)
         return book.path is not None

@@ -131,6 +131,35 @@
 #error "SCALAR must be float or double"
 #endif
 
+/* MX_PUT(T, n, p, v): n plain elements of any address.  PoCL takes vstore apart into elements, and those of one byte or
+ * two stay apart; its vload_half of one element takes twice as long as the compiler's own. */
+#if defined(__x86_64__) || defined(__aarch64__)
+#define MX_LOOSE(T, size)                                        \
+    typedef T##2 __attribute__((aligned(size))) mx_loose_##T##2; \
+    typedef T##4 __attribute__((aligned(size))) mx_loose_##T##4; \
+    typedef T##8 __attribute__((aligned(size))) mx_loose_##T##8; \
+    typedef T##16 __attribute__((aligned(size))) mx_loose_##T##16;
+MX_LOOSE(char, 1)
+MX_LOOSE(uchar, 1)
+MX_LOOSE(ushort, 2)
+MX_LOOSE(int, 4)
+MX_LOOSE(uint, 4)
+MX_LOOSE(ulong, 8)
+MX_LOOSE(float, 4)
+#ifdef cl_khr_fp64
+MX_LOOSE(double, 8)
+#endif
+#define MX_PUT_(T, n, p, v) (*(__global mx_loose_##T##n *)(p) = (v))
+#if defined(__has_builtin) && (defined(__F16C__) || defined(__aarch64__))
+#if __has_builtin(__builtin_load_halff) && __has_builtin(__builtin_store_halff)
+#define MX_HALF_BUILTINS 1
+#endif
+#endif
+#else
+#define MX_PUT_(T, n, p, v) vstore##n(v, 0, p)
+#endif
+#define MX_PUT(T, n, p, v) MX_PUT_(T, n, p, v)
+
 /* What an element is in a buffer.  half is two plain bytes here: they can be copied without cl_khr_fp16. */
 #define MX_STORAGE_half ushort
 #define MX_STORAGE_float float
@@ -145,7 +174,11 @@
 #define STORAGE(T) MX_JOIN(MX_STORAGE_, T)
 
 /* LOAD(T)(p, i): element i of global memory as float, double or int, whichever holds it. */
+#ifdef MX_HALF_BUILTINS
+#define MX_LOAD_half(p, i) __builtin_load_halff((__global const half *)((p) + (i)))
+#else
 #define MX_LOAD_half(p, i) vload_half(0, (__global const half *)((p) + (i)))
+#endif
 #define MX_LOAD_float(p, i) ((p)[i])
 #define MX_LOAD_double(p, i) ((p)[i])
 #define MX_LOAD_bfloat16(p, i) as_float((uint)(p)[i] << 16)
@@ -248,10 +281,10 @@ MX_HALF_VECTORS(16)
 
 /* VSTORE(T)(p, i, v): VEC consecutive elements of a vector of floats (of doubles), rounded to nearest even. */
 #define MX_FLOATS(v) MX_JOIN(convert_float, VEC)(v)
-#define MX_VSTORE_half(p, i, v) MX_JOIN(vstore, VEC)(MX_JOIN(mx_half_bits, VEC)(MX_FLOATS(v)), 0, (p) + (i))
+#define MX_VSTORE_half(p, i, v) MX_PUT(ushort, VEC, (p) + (i), MX_JOIN(mx_half_bits, VEC)(MX_FLOATS(v)))
 #define MX_VSTORE_float(p, i, v) MX_JOIN(vstore, VEC)(MX_FLOATS(v), 0, (p) + (i))
 #define MX_VSTORE_double(p, i, v) MX_JOIN(vstore, VEC)(MX_JOIN(convert_double, VEC)(v), 0, (p) + (i))
-#define MX_VSTORE_bfloat16(p, i, v) MX_JOIN(vstore, VEC)(MX_JOIN(mx_bfloat16_bits, VEC)(MX_FLOATS(v)), 0, (p) + (i))
+#define MX_VSTORE_bfloat16(p, i, v) MX_PUT(ushort, VEC, (p) + (i), MX_JOIN(mx_bfloat16_bits, VEC)(MX_FLOATS(v)))
 #define VSTORE(T) MX_JOIN(MX_VSTORE_, T)
 
 /* VSTREAM(T)(p, i, v): likewise, at an address that is a multiple of the vector's size; past the caches where STREAM
@@ -327,7 +360,11 @@ static inline uchar mx_to_float8(float value, int fraction, int ocp, long roundi
 
 /* STORE(T)(p, i, v): floating types round to nearest even, float8 as ROUNDING says, integers truncate; int8 then keeps
  * the low eight bits. */
+#ifdef MX_HALF_BUILTINS
+#define MX_STORE_half(p, i, v) __builtin_store_halff((float)(v), (__global half *)((p) + (i)))
+#else
 #define MX_STORE_half(p, i, v) vstore_half_rte(v, 0, (__global half *)((p) + (i)))
+#endif
 #define MX_STORE_float(p, i, v) ((p)[i] = (float)(v))
 #define MX_STORE_double(p, i, v) ((p)[i] = (double)(v))
 #define MX_STORE_bfloat16(p, i, v) ((p)[i] = mx_to_bfloat16((float)(v)))

@@ -106,23 +106,6 @@
     (MX_JOIN(as_, MX_JOIN(MX_JOIN(MX_UNSIGNED_, LANE), VEC))(at) <          \
      (MX_JOIN(MX_JOIN(MX_UNSIGNED_, LANE), VEC))(limit))
 
-/* PoCL takes vstore apart into elements, and does not put all of them together again. */
-#define UNALIGNED(type, size)                                                 \
-    typedef type##2 __attribute__((aligned(size))) type##2_at_any;            \
-    typedef type##4 __attribute__((aligned(size))) type##4_at_any;            \
-    typedef type##8 __attribute__((aligned(size))) type##8_at_any;            \
-    typedef type##16 __attribute__((aligned(size))) type##16_at_any;
-UNALIGNED(uchar, 1)
-UNALIGNED(ushort, 2)
-UNALIGNED(uint, 4)
-UNALIGNED(ulong, 8)
-UNALIGNED(float, 4)
-#ifdef cl_khr_fp64
-UNALIGNED(double, 8)
-#endif
-#define STORE_VECTOR_(type, n, v, p, i) (*(__global type##n##_at_any *)((p) + (i)) = (v))
-#define STORE_VECTOR(type, n, v, p, i) STORE_VECTOR_(type, n, v, p, i)
-
 /* What is stored of VEC numbers. */
 #define STOREDV MX_JOIN(STORAGE(TYPE), VEC)
 static inline STOREDV stored(ACCV value)
@@ -151,24 +134,24 @@ static inline STOREDV stored(ACCV value)
     static inline void name(MX_JOIN(type, VEC) value, __global type *p, long i, long count)       \
     {                                                                                             \
         if (count >= VEC) {                                                                       \
-            STORE_VECTOR(type, VEC, value, p, i);                                                 \
+            MX_PUT(type, VEC, (p) + (i), value);                                                  \
             return;                                                                               \
         }                                                                                         \
         MX_JOIN(type, 8) eight = FIRST_EIGHT(value);                                              \
         if (VEC > 8 && count & 8) {                                                               \
-            STORE_VECTOR(type, 8, eight, p, i);                                                   \
+            MX_PUT(type, 8, (p) + (i), eight);                                                    \
             eight = LAST_EIGHT(value);                                                            \
             i += 8;                                                                               \
         }                                                                                         \
         MX_JOIN(type, 4) four = eight.lo;                                                         \
         if (count & 4) {                                                                          \
-            STORE_VECTOR(type, 4, four, p, i);                                                    \
+            MX_PUT(type, 4, (p) + (i), four);                                                     \
             four = eight.hi;                                                                      \
             i += 4;                                                                               \
         }                                                                                         \
         MX_JOIN(type, 2) two = four.lo;                                                           \
         if (count & 2) {                                                                          \
-            STORE_VECTOR(type, 2, two, p, i);                                                     \
+            MX_PUT(type, 2, (p) + (i), two);                                                      \
             two = four.hi;                                                                        \
             i += 2;                                                                               \
         }                                                                                         \

@@ -47,8 +47,13 @@ cdef int _vector(Device dev, int64_t c_type) noexcept:
     return <int> vector_lanes(dev, 8 if c_type == MX_DOUBLE else 4)
 
 
+cdef bint _tiled(Device dev, const mx_gemm* g) noexcept:
+    """Whether conv/gpu/gemm.cl computes it, also where a GPU's solver, which has no `g`, is asked about a CPU."""
+    return g == NULL or not dev.is_cpu
+
+
 cdef tuple _choices(Device dev, const mx_gemm* g):
-    return TILED if not dev.is_cpu else NN if _along_n(g) else NT
+    return TILED if _tiled(dev, g) else NN if _along_n(g) else NT
 
 
 cdef tuple _useful(tuple values, int64_t default, int64_t size):
@@ -59,7 +64,7 @@ cdef tuple _useful(tuple values, int64_t default, int64_t size):
 
 cdef tuple matmul_table(Device dev, const mx_gemm* g, int64_t c_type):
     """Return what can be tuned of a product, without values that make no difference to one of its size."""
-    if not dev.is_cpu:
+    if _tiled(dev, g):
         return tuple([(name, values) for name, values, _ in TILED])
     if _along_n(g):
         sizes = (g.m, ceil_div(g.n, _vector(dev, c_type)), g.m, g.k)
@@ -72,10 +77,10 @@ cdef tuple matmul_table(Device dev, const mx_gemm* g, int64_t c_type):
 cdef tuple matmul_default(Device dev, const mx_gemm* g, int64_t c_type):
     """Return the configuration that is taken where nothing was tuned."""
     cdef dict usual = {name: default for name, _, default in _choices(dev, g)}
-    if not dev.is_cpu and not matmul_fits(dev, g, c_type, tuple(usual.values())):
+    if _tiled(dev, g) and not matmul_fits(dev, g, c_type, tuple(usual.values())):
         usual["SIDE"] = 8      # a quarter of the work-items and half of the local memory
     # Four vectors of columns, 7 x 7 pixels say, are one tile of 6 x 4 but two of 8 x 3, each partly unused.
-    if dev.is_cpu and _along_n(g) and dev.vector_bytes == 64 and ceil_div(g.n, _vector(dev, c_type)) == 4:
+    if not _tiled(dev, g) and _along_n(g) and dev.vector_bytes == 64 and ceil_div(g.n, _vector(dev, c_type)) == 4:
         usual["TILE_ROWS"], usual["N_VECTORS"] = 6, 4
     return tuple(usual.values())
 
@@ -83,7 +88,7 @@ cdef tuple matmul_default(Device dev, const mx_gemm* g, int64_t c_type):
 cdef bint matmul_fits(Device dev, const mx_gemm* g, int64_t c_type, tuple config) except -1:
     """Whether values of the table go together: on CPUs tiles that fill the registers, on GPUs ones the device holds."""
     cdef int64_t side, each_m, each_n, depth, rows, vectors, registers
-    if not dev.is_cpu:
+    if _tiled(dev, g):
         side, each_m, each_n, depth = config
         return (side * side <= dev.max_work_group and each_m * each_n <= LARGEST_TILE
                 and depth * (side * each_m + side * each_n + 2) * (8 if c_type == MX_DOUBLE else 4) <= dev.local_mem)

@@ -21,6 +21,7 @@ from miopyx.problem._rnn cimport (
     RNN_SEQUENCES, RNN_STATES, RNN_STEPS, RNN_TABLE, RNN_W, RNN_X, RNN_Y, RNNProblem, rnn_bias, rnn_gates, rnn_has,
     rnn_layer_t, rnn_matrix, rnn_reserve, rnn_width,
 )
+from miopyx.values._guard cimport load_int64, store_int64
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_DROPOUT_BACKWARD, MX_DROPOUT_FORWARD, MX_FORWARD,
@@ -93,10 +94,9 @@ cdef int64_t _kept_near = 0
 
 cdef int64_t _core_cache() except -1:
     """Bytes of a matrix that a core of a CPU keeps near: half of its second-level cache, states have the rest."""
-    global _kept_near
-    if _kept_near == 0:
-        _kept_near = core_cache() // 2
-    return _kept_near
+    if load_int64(_kept_near) == 0:
+        store_int64(_kept_near, core_cache() // 2)
+    return load_int64(_kept_near)
 
 
 cdef int64_t _step_flops(int64_t rows, int64_t numbers, int64_t cores, int64_t size) except -1:

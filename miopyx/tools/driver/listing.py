@@ -68,12 +68,12 @@ def read(name: str, operation: str, flags: Mapping[str, Value], batch: Value | N
                    if name in shipped() and not path.exists() else path.read_bytes())
     except OSError as e:
         raise UsageError(f"{name}: {e.strerror}; lists that ship: {', '.join(shipped())}") from None
-    if b"\0" in content:
-        raise UsageError(f"{name}: not a text file")
     text = content.decode("utf-8-sig", errors="replace")  # a comment may be in any encoding
     lines = []
     for number, row in enumerate(text.splitlines(), 1):
         try:
+            if "\0" in row:
+                raise UsageError("not text: it has a zero byte")
             command = parse_line(row, FAMILIES)
             if command is not None:
                 lines.append(Line(number, families.make(families.overridden(command, operation, flags, batch))))
@@ -81,8 +81,10 @@ def read(name: str, operation: str, flags: Mapping[str, Value], batch: Value | N
             if refused is None:
                 raise UsageError(f"{name}, line {number}: {e}") from None
             refused.append(Refused(number, str(e)))
+    if not lines and b"\0" in content:
+        raise UsageError(f"{name}: not a text file")
     if not lines and not refused:
-        raise UsageError(f"--file {name}: no commands in it")
+        raise UsageError(f"{name}: no commands in it")
     return lines
 
 

@@ -284,7 +284,10 @@ def parse_line(line: str, families: Mapping[str, Family] = CONVOLUTIONS) -> Comm
 
 def parse_operation(word: str, families: Mapping[str, Family] = CONVOLUTIONS) -> str:
     if word not in families:
-        raise UsageError(f"unknown operation {word!r}; there are {', '.join(families)}")
+        import difflib  # for those who mistype alone
+
+        close = difflib.get_close_matches(word, families)
+        raise UsageError(f"unknown operation {word!r}" + (f"; there is {', '.join(close)}" if close else ""))
     return word
 
 

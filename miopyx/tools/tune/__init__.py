@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from miopyx.database import paths
-from miopyx.errors import MIOpenError
+from miopyx.errors import MIOpenError, UnknownError
 from miopyx.values import config
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _LIMIT = 300.0
+_SOME = 5  # of what is named line by line
 _LONGEST = 10_000 * 3600.0
 
 
@@ -136,28 +137,28 @@ def _run(arguments: argparse.Namespace) -> int:
         weights[one.key] = weights.get(one.key, 0.0) + one.weight
     limit = arguments.limit * (12 if arguments.exhaustive and arguments.limit == _LIMIT else 1)
     path = arguments.ledger or default_ledger()
+    if arguments.ledger is not None and not arguments.ledger.parent.is_dir():
+        raise UsageError(f"--ledger {path}: no such folder")
     if path is None and arguments.scheduler:
         raise UsageError("a fleet's results are kept in the ledger alone: --ledger says where")
-    ledger = Ledger(path, only=bool(arguments.scheduler))
-    if arguments.retry:
-        ledger.retry()
-    if arguments.again:
-        ledger.again(weights, arguments.exhaustive)
-    ledger.asked((one.key, one.source, one.layer, one.weight) for one in found.wanted)
-    lanes = _lanes(arguments, limit)
+    lanes, ledger = _lanes(arguments, limit), None
     progress = show.Progress(arguments.budget)
     try:
+        ledger = Ledger(path, only=bool(arguments.scheduler))
+        ledger.asked((one.key, one.source, one.layer, one.weight) for one in found.wanted)
         summary = Scheduler(lanes, ledger, weights, progress, search=arguments.exhaustive, again=arguments.again,
-                            budget=arguments.budget, databases=not arguments.scheduler).run()
+                            retry=arguments.retry, budget=arguments.budget, databases=not arguments.scheduler).run()
     finally:
         progress.close()
         lanes.close()
-        ledger.close()
+        if ledger is not None:
+            ledger.close()
     made = show.rows(found.wanted, summary.results)
     if arguments.json:
         print(json.dumps({
             "problems": len(weights), "measured": len(summary.results), "known": summary.known, "left": summary.left,
-            "failed": [{"key": key, "why": why} for key, why in summary.failed], "ended_by": summary.ended_by,
+            "partial": _partial(summary), "failed": [{"key": key, "why": why} for key, why in summary.failed],
+            "ended_by": summary.ended_by,
             "lost": summary.lost,
             "clocks": [{**device._asdict(), "ms": times} for device, times in summary.clocks.items()],
             "refused": found.refused,
@@ -172,6 +173,11 @@ def _run(arguments: argparse.Namespace) -> int:
     return 1 if summary.failed or (summary.left and summary.ended_by == "all") else 0
 
 
+def _partial(summary: Any) -> int:
+    """Return how many results are partial."""
+    return sum(bool(result["partial"]) for _, result in summary.results)
+
+
 def _words(summary: Any, problems: int, refused: int, ledger: Path | None) -> list[str]:
     """Return what became of the problems, in words."""
     from . import work
@@ -180,6 +186,14 @@ def _words(summary: Any, problems: int, refused: int, ledger: Path | None) -> li
     known = f"{summary.known} known before{' (--again measures them, too)' if summary.known else ''}"
     lines = [f"{problems} problem{'s' * (problems != 1)}: {len(summary.results)} measured, {known}, "
              f"{len(summary.failed)} failed, {summary.left} left{why}"]
+    if _partial(summary):
+        lines.append(f"{_partial(summary)} of those measured in part: the next run measures them again")
+    worse = [f"{key}: {ms:.4g} ms, {known:.4g} before" for key, known, ms in (
+        (key, (result["before"] or {}).get("known_ms"), result["after"]["ms"]) for key, result in summary.results)
+        if known and ms > (1 + work.OUTLIER) * known]
+    if worse:
+        lines.append(f"{len(worse)} slower than what was known, which this replaces; is the machine busy?")
+        lines += worse[:_SOME]
     if refused:
         lines.append(f"{refused} lines or layers make no problem and were skipped")
     for device, times in summary.clocks.items():
@@ -206,12 +220,27 @@ def _lanes(arguments: argparse.Namespace, limit: float) -> Any:
     made: list[LocalLane] = []
     try:
         for i, name in enumerate(names):
-            made.append(LocalLane(name, jobs * (i + 1) // len(names) - jobs * i // len(names), limit))
+            made.append(_lane(name, jobs * (i + 1) // len(names) - jobs * i // len(names), limit))
+            if made[-1].unkept:
+                raise UnknownError(f"nothing would be kept: {made[-1].unkept}")
     except BaseException:
         for lane in made:
             lane.close()
         raise
     return LocalLanes(made)
+
+
+def _lane(name: str, compilers: int, limit: float) -> Any:
+    from miopyx.device import devices
+
+    from .work import LocalLane
+
+    try:
+        return LocalLane(name, compilers, limit)
+    except MIOpenError:
+        if name:
+            devices.find(name)  # says which there are; the child gave its error's first words alone
+        raise
 
 
 def default_ledger() -> Path | None:

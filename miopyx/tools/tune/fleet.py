@@ -174,7 +174,7 @@ class FleetLane:
 
     def __init__(self, client: Any, address: str, about: Sequence[Any], limit: float) -> None:
         host, process, self.spec, name, stamp, self.overlap, self.compilers = about
-        self.name = f"{host}/{process}/{self.spec}"
+        self.name, self.machine = f"{host}/{process}/{self.spec}", host
         self.device = Device(name, stamp)
         self.address, self._client, self._limit = address, client, limit
 

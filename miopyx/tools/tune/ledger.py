@@ -2,7 +2,7 @@
 
 A *task* is a problem on a kind of device, searched for or not, under the stamp of a build, driver and device.  Its
 result is recorded once: whoever reports it again changes nothing.  A file that cannot be used, or fails later, costs a
-warning; then the ledger is kept in memory, and what was measured is in the databases all the same.  Not so where the
+warning; then the ledger is kept in memory, and what was measured goes to the databases alone.  Not so where the
 ledger is the only place of results, as of a fleet: there a failing file is tried for a while, and then is an error.
 """
 
@@ -11,11 +11,13 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 from miopyx.database import records
 from miopyx.errors import BadParmError, UnknownError
@@ -96,7 +98,7 @@ class Ledger:
             self._give_up(e)
 
     def _give_up(self, why: Exception) -> None:
-        _log.warning("the ledger %s is not used: %s; results are in the databases all the same", self.path, why)
+        _log.warning("the ledger %s is not used: %s; results go to the databases alone", self.path, why)
         self.close()
         self.path, self._db, self._ids = None, _fresh(), {}
 
@@ -174,27 +176,28 @@ class Ledger:
     def record(self, key: str, search: bool, result: dict[str, Any], worker: str = "", seconds: float = 0.0) -> bool:
         """Keep the result of a measurement, unless its task has one, and who measured; return whether it was new.
 
-        A partial one, which a budget cut short or a solver that failed, stands in until a whole one comes, and its task
-        stays open.
+        A partial one, which a budget cut short or a solver that failed, stands in until a whole one comes, or another
+        with as many solvers, and its task stays open.
         """
         def work() -> bool:
             db = self._db
             task = self._task(Device(result["device"], result["stamp"]), key, search)
             self._attempt(task, "measure", worker, seconds, "done", "")
             before, after = result["before"] or {}, result["after"]
-            if not result["partial"] and db.execute(
-                    "DELETE FROM result WHERE task = ? AND partial = 1", (task,)).rowcount:
-                db.execute("DELETE FROM measurement WHERE task = ?", (task,))
-            new = db.execute(
-                "INSERT OR IGNORE INTO result VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            old = db.execute("SELECT find, partial, state FROM result JOIN task ON id = task WHERE task = ?",
+                             (task,)).fetchone()
+            if old is not None and not _replaces(result, *old):
+                return False
+            db.execute("DELETE FROM measurement WHERE task = ?", (task,))
+            db.execute(
+                "INSERT OR REPLACE INTO result VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (task, result["find"], result["perf"], int(result["partial"]), after["solver"], after["config"],
-                 after["ms"], before.get("solver"), before.get("ms"))).rowcount == 1
-            if new:
-                db.executemany("INSERT INTO measurement VALUES (?, ?)",
-                               [(task, json.dumps(line)) for line in result["times"]])
+                 after["ms"], before.get("solver"), before.get("ms")))
+            db.executemany("INSERT INTO measurement VALUES (?, ?)",
+                           [(task, json.dumps(line)) for line in result["times"]])
             if not result["partial"]:
                 db.execute("UPDATE task SET state = ?, why = '' WHERE id = ?", (DONE, task))
-            return new
+            return True
 
         return self._write(work)
 
@@ -214,20 +217,19 @@ class Ledger:
 
         self._write(work)
 
-    def again(self, keys: Iterable[str], search: bool) -> None:
-        """Open what is done again: results stand in until new ones come."""
-        def work() -> None:
-            tasks = "(SELECT task.id FROM task JOIN problem ON problem.id = problem WHERE key = ? AND search = ?)"
-            asked = [(key, int(search)) for key in keys]
-            self._db.executemany(f"UPDATE result SET partial = 1 WHERE task IN {tasks}", asked)
-            self._db.executemany(f"UPDATE task SET state = '{OPEN}' WHERE state = '{DONE}' AND id IN {tasks}", asked)
+    def again(self, device: Device, keys: Iterable[str], search: bool) -> None:
+        """Open what of a device is done again: results stand in until new whole ones come."""
+        self._reopen(DONE, device, keys, search)
 
-        self._write(work)
+    def retry(self, device: Device, keys: Iterable[str], search: bool) -> None:
+        """Open what failed on a device again."""
+        self._reopen(FAILED, device, keys, search)
 
-    def retry(self) -> None:
-        """Open what failed again."""
-        self._write(lambda: self._db.execute(
-            "UPDATE task SET state = ?, why = '' WHERE state = ?", (OPEN, FAILED)))
+    def _reopen(self, state: str, device: Device, keys: Iterable[str], search: bool) -> None:
+        rows = [(OPEN, state, int(search), key, *device) for key in keys]
+        self._write(lambda: self._db.executemany(
+            "UPDATE task SET state = ?, why = '' WHERE state = ? AND search = ? AND problem = (SELECT id FROM problem "
+            "WHERE key = ?) AND device = (SELECT id FROM device WHERE name = ? AND stamp = ?)", rows))
 
     # Reading
 
@@ -304,13 +306,27 @@ class Ledger:
             self._db.close()
 
 
+def _replaces(result: dict[str, Any], find: str, partial: int, state: str) -> bool:
+    """Whether a result takes the place of the one, with find-db record `find`, that a task in some state has.
+
+    A whole one of a task that is not done was opened to be measured again.
+    """
+    if not result["partial"]:
+        return state != DONE or bool(partial)
+    return bool(partial) and find != result["find"] and _solvers(result["find"]) >= _solvers(find)
+
+
+def _solvers(find: str) -> int:
+    return len(records.read_find(records.split(find.encode())[1]).items)
+
+
 def _storable(text: str) -> str:
     """Return a text that UTF-8 can hold: names of files need not be any."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def existing(path: Path) -> Ledger:
-    """Return the ledger in a file that is there.
+    """Return the ledger in a file that is there; where nothing can be written, it can be read all the same.
 
     Raises
     ------
@@ -318,20 +334,34 @@ def existing(path: Path) -> Ledger:
         Where there is none, or it is no ledger of this version.
     """
     if not path.is_file():
-        raise BadParmError("no such file", "LEDGER", path, "a ledger of miopyx tune")
+        raise BadParmError("no such file", "LEDGER", str(path), "a ledger of miopyx tune")
     try:
-        _opened(path).close()
+        writable = all(os.access(place, os.W_OK, effective_ids=True) for place in (path, path.absolute().parent))
+        db = _opened(path) if writable else _opened_to_read(path)
     except (*_FAILURES, OSError) as e:
-        raise BadParmError(f"cannot be read: {e}", "LEDGER", path, "a ledger of miopyx tune") from None
-    ledger = Ledger(path)
-    if ledger.path is None:
-        raise UnknownError(f"the ledger {path} cannot be used")
+        raise BadParmError(f"cannot be read: {e}", "LEDGER", str(path), "a ledger of miopyx tune") from None
+    ledger = Ledger(None)
+    ledger.close()
+    ledger.path, ledger._db = path, db
     return ledger
 
 
 def _opened(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+    return _checked(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None), path)
+
+
+def _opened_to_read(path: Path) -> sqlite3.Connection:
+    """Open a file that we cannot write; what a -wal file beside it has is not passed over in silence."""
+    log = path.with_name(path.name + "-wal")
+    # SQLite would make files beside it, which it cannot or which shut the owner out, unless told that nobody writes.
+    immutable = "" if log.exists() and log.stat().st_size else "&immutable=1"
+    address = f"file:{quote(os.fsencode(path.absolute()))}?mode=ro{immutable}"
+    return _checked(sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None), path, False)
+
+
+def _checked(db: sqlite3.Connection, path: Path, writable: bool = True) -> sqlite3.Connection:
+    """Return a database that is a ledger, made now if it is empty; close and raise where it is none."""
     try:
         with db:
             db.execute("BEGIN")  # one look at it all, while another process may make it
@@ -339,15 +369,16 @@ def _opened(path: Path) -> sqlite3.Connection:
                                     for name in ("application_id", "user_version"))
             empty = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
         if not empty and application != APPLICATION:
-            raise BadParmError("a database of something else", "LEDGER", path, "a ledger of miopyx tune")
+            raise BadParmError("a database of something else", "LEDGER", str(path), "a ledger of miopyx tune")
         if not empty and version != VERSION:
             raise BadParmError("version of a ledger", "LEDGER", version, str(VERSION))
-        _use_wal(db)
-        db.execute("PRAGMA synchronous = FULL")  # WAL alone may lose what was written last when the power fails
+        if writable:
+            _use_wal(db)
+            db.execute("PRAGMA synchronous = FULL")  # WAL alone may lose what was written last when the power fails
         if empty:
             _make(db)
         elif db.execute("PRAGMA quick_check").fetchone()[0] != "ok" or not _is_sound(db):
-            raise BadParmError("damaged", "LEDGER", path, "a ledger of miopyx tune")
+            raise BadParmError("damaged", "LEDGER", str(path), "a ledger of miopyx tune")
     except BaseException:
         db.close()
         raise

@@ -82,8 +82,9 @@ class Bench:
     def describe(self) -> dict[str, Any]:
         """Return what the device is."""
         info = self.handle.device.info
-        return {"device": info.name, "kind": info.kind, "stamp": store.of(info).stamp, "pid": os.getpid(),
-                "compute_units": info.compute_units}
+        database = store.of(info)
+        return {"device": info.name, "kind": info.kind, "stamp": database.stamp, "pid": os.getpid(),
+                "compute_units": info.compute_units, "unkept": database.why_unkept()}
 
     # Looking
 
@@ -152,10 +153,13 @@ class Bench:
         self._lock = _device_lock(self.handle)
         return self._lock.__enter__()
 
-    def measure(self, key: str, search: bool, budget_ms: float | None = None) -> dict[str, Any]:
-        """Time the solvers of a problem, with a search for their configurations if asked for; return what came out."""
+    def measure(self, key: str, search: bool, budget_ms: float | None = None, again: bool = True) -> dict[str, Any]:
+        """Time the solvers of a problem, with a search for their configurations if asked for; return what came out.
+
+        Without `again` that is {"known": True} where somebody else measured the problem in the meantime.
+        """
         try:
-            return self._measure(key, search, budget_ms)
+            return self._measure(key, search, budget_ms, again)
         finally:
             self._lock.__exit__(None, None, None)
 
@@ -170,26 +174,36 @@ class Bench:
         finally:
             self._lock.__exit__(None, None, None)
 
-    def _measure(self, key: str, search: bool, budget_ms: float | None) -> dict[str, Any]:
+    def _measure(self, key: str, search: bool, budget_ms: float | None, again: bool) -> dict[str, Any]:
         handle = self.handle
         database = store.of(handle.device.info)
         database.refresh()
         problem = _key.parse_find_key(key.encode())
         survey = Survey(handle, problem)
+        if not again and find.is_known(survey, search):
+            return {"known": True}
         first = next(iter(_ranking.candidates(survey)), None)
+        before, old = None, None
+        if first is not None:
+            known = _ranking.known(survey)
+            before = {"solver": first.solver.name, "source": first.source, "config": _config_of(first.offer),
+                      "known_ms": known.candidates[0].time if known is not None and known.current else None}
+            if search:  # which may replace its configuration
+                with contextlib.suppress(MIOpenError):
+                    old = preparing.invoker(handle, first.offer)
         size = find.workspace_size(handle, problem, find.NORMAL)
         lines: list[dict[str, Any]] = []
         measurements.listeners.append(lines.append)
         try:
             with handle.timing():
                 run = self._run(problem, key, size)
-                before = None if first is None else self._first(first, run, search)
                 record = find.time_solvers(survey, run, size, search=search, budget_ms=budget_ms)
+                after = {"solver": record.candidates[0].solver.name, "ms": record.candidates[0].time,
+                         "config": _config_of(record.candidates[0].offer)}
+                if before is not None:
+                    before["ms"] = self._before(before, old, record, run)
         finally:
             measurements.listeners.remove(lines.append)
-        best = record.candidates[0]
-        if before is not None and first is not None and "ms" not in before:
-            before["ms"] = next((c.time for c in record.candidates if c.solver is first.solver), None)
         items = [FindItem(c.solver.name, c.time, c.workspace, problem.direction, c.solver.algorithm)
                  for c in sorted(record.candidates, key=lambda c: (c.time, c.solver.name))]
         find_line = records.write_find(key.encode(), items, database.stamp, record.partial,
@@ -198,8 +212,9 @@ class Bench:
         tuned = database.user_perf.get(perf_key)
         return {
             "device": handle.device.name, "stamp": database.stamp, "before": before,
-            "after": {"solver": best.solver.name, "ms": best.time, "config": _config_of(best.offer)},
-            "partial": record.partial, "find": find_line.decode(),
+            "after": after, "unkept": database.why_unkept(problem),
+            "partial": record.partial or (search and budget_ms is not None and not find.is_known(survey, True)),
+            "find": find_line.decode(),
             "perf": records.seal(perf_key + b"=" + tuned).decode() if tuned else None, "times": lines}
 
     def _run(self, problem: ConvProblem, key: str, size: int) -> Callable[[Invoker], float]:
@@ -219,14 +234,17 @@ class Bench:
 
         return clocked
 
-    def _first(self, first: _ranking.Candidate, run: Callable[[Invoker], float], search: bool) -> dict[str, Any]:
-        """Return what a plan would run now, with its time where the measurement will not tell."""
-        found: dict[str, Any] = {"solver": first.solver.name, "source": first.source,
-                                 "config": _config_of(first.offer)}
-        if search:  # which may replace its configuration
+    def _before(self, before: dict[str, Any], old: Invoker | None, record: _ranking.FindRecord,
+                run: Callable[[Invoker], float]) -> float | None:
+        """Return the milliseconds of what a plan would have run before, measured as the others and as late as they.
+
+        `old` is its invoker where a search may have replaced its configuration.
+        """
+        now = next((c for c in record.candidates if c.solver.name == before["solver"]), None)
+        if old is not None and (now is None or _config_of(now.offer) != before["config"]):
             with contextlib.suppress(MIOpenError):
-                found["ms"] = find.time_one(run, preparing.invoker(self.handle, first.offer))
-        return found
+                return find.time_one(run, old)
+        return None if now is None else now.time
 
 
 def _config_of(offer: Offer) -> str:

@@ -25,6 +25,8 @@ class Row(NamedTuple):
     after: float
     solver: str
     solver_before: str
+    partial: bool = False  # a budget ended it early, or a solver failed while it ran
+    source: str = ""
 
     @property
     def saved(self) -> float:
@@ -61,7 +63,11 @@ class Progress:
             return
         if self._quiet:
             return
-        what = f"failed: {why}" if result is None else f"{result['after']['ms']:.4g} ms {result['after']['solver']}"
+        if result is None:
+            what = f"failed: {why}" if why else "measured by another process"
+        else:
+            what = (f"{result['after']['ms']:.4g} ms {result['after']['solver']}"
+                    + (", partial" if result["partial"] else ""))
         print(f"[{self._count}/{self._total}, {self._left()} left] {device.name} {key}: {what}", file=sys.stderr,
               flush=True)
 
@@ -87,7 +93,8 @@ def rows(wanted: Iterable[Wanted], results: Sequence[tuple[str, dict[str, Any]]]
         before, after = result["before"] or {}, result["after"]
         direction = key.split("_")[0][-1]
         made += [Row(one.layer, direction, result["device"], one.weight, before.get("ms"), after["ms"],
-                     after["solver"], before.get("solver", "")) for one in layers.get(key, [])]
+                     after["solver"], before.get("solver", ""), bool(result["partial"]), one.source)
+                 for one in layers.get(key, [])]
     return sorted(made, key=lambda row: (-row.saved, row.layer, row.direction, row.device))
 
 
@@ -95,20 +102,20 @@ def table(some: Sequence[Row]) -> list[str]:
     """Return the lines of the table: before, after and gain of each layer, and the sum."""
     if not some:
         return []
-    with_device = len({row.device for row in some}) > 1
-    cells = [["layer", "dir", *(["device"] if with_device else []), "times", "before ms", "after ms", "gain", "solver"]]
+    more = [name for name in ("source", "device") if len({getattr(row, name) for row in some}) > 1]
+    cells = [["layer", "dir", *more, "times", "before ms", "after ms", "gain", "solver"]]
     for row in some[:_ROWS]:
-        cells.append([_cut(row.layer), row.direction, *([row.device] if with_device else []), f"{row.weight:g}",
+        cells.append([_cut(row.layer), row.direction, *(_cut(getattr(row, name)) for name in more), f"{row.weight:g}",
                       *_times(row.before, row.after),
-                      row.solver if row.solver == row.solver_before or not row.solver_before
-                      else f"{row.solver_before} -> {row.solver}"])
+                      (row.solver if row.solver == row.solver_before or not row.solver_before
+                       else f"{row.solver_before} -> {row.solver}") + (", partial" if row.partial else "")])
     known = [row for row in some if row.before is not None]
     if len(some) > _ROWS:
         cells.append([f"{len(some) - _ROWS} more"])
     total = [sum(row.weight * (row.before or 0.0) for row in known), sum(row.weight * row.after for row in known)]
-    cells.append(["all", "", *([""] if with_device else []), f"{sum(row.weight for row in known):g}", *_times(*total)])
+    cells.append(["all", "", *[""] * len(more), f"{sum(row.weight for row in known):g}", *_times(*total)])
     widths = [max(len(line[i]) for line in cells if len(line) > i) for i in range(len(cells[0]))]
-    numbers = range(2 + with_device, 6 + with_device)
+    numbers = range(2 + len(more), 6 + len(more))
     return ["  ".join(cell.rjust(width) if i in numbers else cell.ljust(width)
                       for i, (cell, width) in enumerate(zip(line, widths, strict=False))).rstrip() for line in cells]
 

@@ -25,6 +25,7 @@ from ..driver.problem import Problem
 DIRECTIONS = "FBW"
 _SHORT = {"fwd": "F", "bwd": "B", "wrw": "W"}
 _COMMAND = re.compile(r"\b(?:MIOpenDriver|miopyx-driver)\s+(\S.*)")
+_LOGGED = re.compile(r"\s*\S+\s.*\b(?:MIOpenDriver|miopyx-driver)\s")  # something stands before the command
 _OPERATION_OF = {dtype: operation for operation, dtype in OPERATIONS.items()}
 _MOST_BYTES = 1 << 30  # of a log or list
 
@@ -103,7 +104,10 @@ def _of_list(name: str, options: Options, refused: list[str]) -> Iterator[tuple[
         _check_size(Path(name))
     left: list[listing.Refused] = []
     lines = listing.read(name, "conv", {}, options.batch, left)
-    refused += [f"{name}, line {one.line}: {one.why}" for one in left]
+    if left:
+        texts = dict(enumerate(_lines(Path(name)), 1)) if Path(name).is_file() else {}
+        refused += [f"{name}, line {one.line}: " + ("a log's, which --from-log reads" if _LOGGED.match(
+            texts.get(one.line, "")) else one.why) for one in left]
     for line in lines:
         if isinstance(line.work, Problem):
             yield from _of_work(line.work, options, f"{name}, line {line.number}", refused)
@@ -221,7 +225,7 @@ def _of_layer(layer: _Layer, options: Options, where: str, refused: list[str]) -
         dense = asked or ("nhwc" if layer.x[1] is not None and layer.x[1][1] == 1 else "")
         y = _descriptor("int32" if dtype == "int8" else dtype, layer.conv.output_lens(x, w), dense)
         for letter in options.directions or "F":
-            yield _problem(letter, x, w, y, layer.conv), layer.name
+            yield _problem(letter, x, w, y, layer.conv), f"n{x.lens[0]} {layer.name}"
     except MIOpenError as e:
         refused.append(f"{where}, {layer.name}: {e}")
 

@@ -23,6 +23,10 @@ _JOBS = 1000          # of a child, which keeps what it built; the next one take
 _FOREVER = 7 * 86400  # to wait for others who measure on the device
 
 
+class _Died(UnknownError):
+    """A child came to its end while it opened the device, perhaps by no fault of either."""
+
+
 class Station:
     """A device in a child process, which is started with the first job.
 
@@ -58,7 +62,7 @@ class Station:
         """
         if self._jobs >= _JOBS:
             self.close()
-        child = self._child or self._open()
+        child = self._child or self._open_again()
         self._jobs += 1
         if job in ("measure", "time"):
             why, answer = child.ask(_FOREVER, {"job": "wait", "seconds": 0})
@@ -85,6 +89,15 @@ class Station:
         self.close()
         return {"died": why}
 
+    def _open_again(self) -> Child:
+        """Open the device in a child; where that dies meanwhile, in another one."""
+        try:
+            return self._open()
+        except _Died:
+            if self._killed:
+                raise
+            return self._open()
+
     def _open(self) -> Child:
         script = str(Path(compile_child.__file__))
         with self._lock:
@@ -97,7 +110,7 @@ class Station:
             "opener": "miopyx.tools.tune.measure:Bench", "device": self.device, "clock": self.clock})
         if why:
             self.close()
-            raise UnknownError(why)
+            raise (_Died if child.gone else UnknownError)(why)
         self._jobs = 0
         return child
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from miopyx.errors import MIOpenError, UnknownError
+from miopyx.values import logs
 
 from .ledger import DONE, FAILED, Device, Ledger
 from .station import Station
@@ -47,6 +48,7 @@ class Lane(Protocol):
 
     name: str
     device: Device
+    machine: str   # lanes of one disturb each other
     overlap: bool  # whether compiling leaves measurements alone
     compilers: int
     depth: int     # measurements that may be given to it at a time; it does one after the other
@@ -74,6 +76,7 @@ class LocalLane:
 
     depth = 1
     rest: float | None = None
+    machine = ""
 
     def __init__(self, device: str, compilers: int, limit: float, clock: str = "") -> None:
         self._measuring = Station(device, clock)
@@ -90,6 +93,7 @@ class LocalLane:
             raise UnknownError(str(about))
         self.name = f"{device or about['done']['device']}"
         self.device = Device(about["done"]["device"], about["done"]["stamp"])
+        self.unkept: str = about["done"]["unkept"]  # why this machine's databases keep nothing
         self.overlap = about["done"]["kind"] == "gpu"
         self.compilers = 0 if about["done"]["kind"] == "host" else compilers
 
@@ -164,6 +168,7 @@ class _Pool:
     waiting: list[tuple[float, int, Task]] = field(default_factory=list)
     built: list[tuple[float, int, Task]] = field(default_factory=list)
     open: int = 0  # tasks that are neither done nor given up
+    left: int = 0  # problems that nothing is known of, whether they were looked at or not
 
 
 @dataclass
@@ -232,6 +237,8 @@ class Scheduler:
         Search for configurations, too.
     again : bool
         Measure what the databases know, too.
+    retry : bool
+        Try again what failed.
     budget : float or None
         Seconds.
     databases : bool
@@ -240,16 +247,19 @@ class Scheduler:
     """
 
     def __init__(self, lanes: Lanes, ledger: Ledger, weights: dict[str, float], watcher: Watcher, *,
-                 search: bool = False, again: bool = False, budget: float | None = None, databases: bool = True,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 search: bool = False, again: bool = False, retry: bool = False, budget: float | None = None,
+                 databases: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
         self.lanes, self.ledger, self.weights, self.watcher = lanes, ledger, weights, watcher
-        self.search, self.again, self.databases, self.clock = search, again, databases, clock
+        self.search, self.again, self.retry, self.databases, self.clock = search, again, retry, databases, clock
         self.deadline = None if budget is None else clock() + budget
         self.pools: dict[Device, _Pool] = {}
         self.hands: dict[int, _Hand] = {}
         self.broken: dict[int, _Broken] = {}  # by the lanes' identity
         self.alone: dict[Device | None, float] = {}  # since when nobody is there for a pool, None: for any
         self.told: set[Device | None] = set()
+        self.last: dict[str, str] = {}  # of "compile" and a CPU's "measure", what began last on a machine
+        self.waits: set[tuple[str, str]] = set()   # machines and what could not begin there in this round
+        self.waited: set[tuple[str, str]] = set()  # and in the one before
         self.flights: dict[int, _Flight] = {}
         self.events: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.numbers = itertools.count()
@@ -266,7 +276,7 @@ class Scheduler:
             for number, flight in list(self.flights.items()):
                 if flight.job == "measure" and flight.future is not None and flight.future.done():
                     self._land(number)
-        self.summary.left = sum(pool.open + sum(map(len, pool.looks)) for pool in self.pools.values())
+        self.summary.left = sum(pool.left for pool in self.pools.values()) if self.pools else len(self.weights)
         return self.summary
 
     def _work(self) -> None:
@@ -284,6 +294,7 @@ class Scheduler:
                         self.deadline is not None and now > self.deadline + _LAST_SECONDS):
                     return
             else:
+                self.waited, self.waits = self.waits, set()
                 for hand in list(self.hands.values()):
                     self._fill(hand)
                 if self._is_finished():
@@ -357,6 +368,10 @@ class Scheduler:
 
     def _pool(self, device: Device) -> _Pool:
         if device not in self.pools:
+            if self.retry:
+                self.ledger.retry(device, self.weights, self.search)
+            if self.again:
+                self.ledger.again(device, self.weights, self.search)
             states = self.ledger.states(device, self.search)
             left = []
             for key in self.weights:
@@ -368,7 +383,7 @@ class Scheduler:
                 else:
                     left.append(key)
             looks = deque(left[i:i + _LOOK] for i in range(0, len(left), _LOOK))
-            self.pools[device] = _Pool(device, looks)
+            self.pools[device] = _Pool(device, looks, left=len(left))
         return self.pools[device]
 
     def _lose(self, hand: _Hand, why: str, cause: _Flight | None = None) -> None:
@@ -431,7 +446,12 @@ class Scheduler:
             task = None if pool.looking else self._next(hand)
             if task is None:
                 break
-            self._give(hand, "measure", task, key=task.key, search=self.search, budget_ms=self._left_ms())
+            if not self._may(lane, "measure"):
+                hand.ready.appendleft(task)
+                break
+            # A child that died may have written its result, which the ledger lacks.
+            again = self.again or not self.databases or task.deaths > 0
+            self._give(hand, "measure", task, key=task.key, search=self.search, budget_ms=self._left_ms(), again=again)
         if pool.looks or pool.looking or not lane.compilers:
             return
         if lane.overlap:
@@ -439,9 +459,30 @@ class Scheduler:
             room = min(room, lane.compilers - len(hand.compiling))
         else:  # a CPU does not measure and compile at a time
             room = 0 if hand.compiling or hand.ready or hand.measuring else _BATCH * lane.compilers
-        for _ in range(min(room, len(pool.waiting))):
+        room = min(room, len(pool.waiting))
+        if room < 1 or not self._may(lane, "compile"):
+            return
+        for _ in range(room):
             task = heapq.heappop(pool.waiting)[-1]
             self._give(hand, "compile", task, key=task.key)
+
+    def _may(self, lane: Lane, job: str) -> bool:
+        """Whether a job may begin: on a machine nothing is compiled while a CPU measures, and the reverse.
+
+        Who waits for that has the next turn.
+        """
+        here = [hand for hand in self.hands.values() if hand.lane.machine == lane.machine]
+        alone = [hand for hand in here if not hand.lane.overlap]
+        if not alone or (job == "measure" and lane.overlap):
+            return True
+        other = "measure" if job == "compile" else "compile"
+        busy = any(hand.compiling for hand in here) if job == "measure" else any(
+            self.flights[number].job == "measure" for hand in alone for number in hand.measuring)
+        if busy or ((lane.machine, other) in self.waited and self.last.get(lane.machine) == job):
+            self.waits.add((lane.machine, job))
+            return False
+        self.last[lane.machine] = job
+        return True
 
     def _next(self, hand: _Hand) -> Task | None:
         """Return what a lane measures next: of what was compiled for it or needs no compiler the most promising."""
@@ -511,8 +552,10 @@ class Scheduler:
                 self.ledger.open(pool.device, [key], self.search)
                 self.ledger.fail(pool.device, key, self.search, one["why"])
                 self.summary.failed.append((key, one["why"]))
+                pool.left -= 1
             elif one["known"] and self.databases:
                 self.summary.known += 1
+                pool.left -= 1
             else:
                 weight = self.weights[key]
                 # Another machine's cache says nothing of this one's.
@@ -529,6 +572,12 @@ class Scheduler:
         outcome, why = _outcome(answer)
         if outcome == "done":
             result = answer["done"]
+            if result.get("known"):
+                self.summary.known += not task.done
+                self._end(pool, task, None, "")
+                return
+            if self.databases and result.get("unkept"):
+                logs.warn_once(("unkept", pool.device), "results are not in the user's databases: %s", result["unkept"])
             if self.ledger.record(task.key, self.search, result, flight.hand.lane.name,
                                   self.clock() - flight.began) or not task.done:
                 self.summary.results.append((task.key, result))
@@ -547,6 +596,7 @@ class Scheduler:
         if not task.done:
             task.done = True
             pool.open -= 1
+            pool.left -= 1
             self.watcher.done(pool.device, task.key, result, why)
 
     def _note(self, flight: _Flight, outcome: str, why: str) -> None:

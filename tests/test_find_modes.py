@@ -511,13 +511,16 @@ def test_who_ranks_is_said(again, rng, setting):
     table, model = _costs.of(device), _model.of(device)
     for switch in ("1", "0"):
         setting(MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK=switch)
-        why = "models are switched off" if switch == "0" else "no model" if model is None else (
-            f"the model {model.path} is unsure")
-        who = (f"the throughput index ({why}, no cost table for this device)" if table is None else
-               f"the cost table {table.path} (made up; {why})")
+        why = ["models are switched off"] if switch == "0" else ["no model"] if model is None else []
+        who = (f"the throughput index ({', '.join([*why, 'no cost table for this device'])})" if table is None else
+               f"the cost table {table.path} ({'; '.join(['made up', *why])})")
         if switch == "1" and _ranking.by_model(Survey(problem.handle, struct_of(problem))):
             who = f"the model {model.path} ({model.about})"
-        assert f"chosen by {who}" in problem.plan(0).explain()
+        text = problem.plan(0).explain()
+        assert f"chosen by {who}" in text
+        unsure = _ranking.doubts(Survey(problem.handle, struct_of(problem)))
+        assert text.count("\nunsure    ") == len(unsure)
+        assert all(f"\nunsure    {path.name}: {doubt}\n" in text for path, doubt in unsure)
 
 
 @pytest.mark.parametrize("text", ["sometimes", "HYBRID2", "1.5", "77", "0", "-1"])

@@ -336,6 +336,14 @@ class _Page(html.parser.HTMLParser):
         self.text += data
 
 
+def test_report_of_batch_0(run, tmp_path):
+    """What computes nothing is left out, not divided by."""
+    path, out = tmp_path / "a.fdb.txt", tmp_path / "out.html"
+    nothing = b"-".join([*KEYS[0].split(b"-")[:8], b"0", *KEYS[0].split(b"-")[9:]])
+    path.write_bytes(records.write_find(nothing, ITEMS[:1], "s") + records.write_find(KEYS[0], ITEMS[:1], "s"))
+    assert run("report", path, out) == {"written": str(out), "rows": 1, "left out": 1}
+
+
 def test_report_of_a_database(run, tmp_path):
     path, out = tmp_path / "a.fdb.txt", tmp_path / "out.html"
     path.write_bytes(b"".join(records.write_find(key, ITEMS[:1], "b/d/some<b>&_2") for key in KEYS) + PERF + BAD_KEY)

@@ -425,15 +425,17 @@ def test_who_ranks_where_a_model_is_unsure(h200, give, system_folder):
     path = give(h200, _model.sealed("made up", lines_of(CONV, high=-1.0), b""))
     survey = Survey(h200, _key.parse_find_key(KEY))
     doubt = _model.of(h200.device).doubt(offers(h200))
-    assert doubt.startswith("n is 8, 0 to 0.5 were fitted; c is 64, ")
+    assert doubt.startswith("n is 8, 0 to 0.5 were fitted; c is 64, ") and doubt.count(";") == 2
+    assert doubt.endswith(" more")
+    assert _ranking.doubts(survey) == [(path, doubt)]
     assert _ranking.rank(survey) == _ranking.by_index(survey)
-    assert _ranking.ranked_by(survey) == (
-        f"the throughput index (the model {path} is unsure: {doubt}, no cost table for this device)")
+    assert _ranking.ranked_by(survey) == "the throughput index (no cost table for this device)"
     _costs.write(system_folder / _costs.file_name(h200.device.info), "a table",
                  [_costs.Line(s.name, 0, 0.1, 9, {s.cost_names[0]: 1.0}) for s in CONV])
     _costs.forget()
     assert _ranking.rank(survey) == _ranking.by_costs(survey) != []
-    assert _ranking.ranked_by(survey).endswith(f"(a table; the model {path} is unsure: {doubt})")
+    assert _ranking.ranked_by(survey).endswith(" (a table)")
+    assert _ranking.doubts(survey) == [(path, doubt)]
 
 
 def test_the_next_model_is_asked_where_one_is_unsure(h200, give, system_folder):
@@ -450,10 +452,12 @@ def test_the_next_model_is_asked_where_one_is_unsure(h200, give, system_folder):
         ranked = [c for c in _ranking.rank(survey) if not c.solver.last_resort]
         assert ranked[-1].solver is slow
         assert all(c.source == "model" and _ranking.spread(c) == 0.1 for c in ranked)
-        said = _ranking.ranked_by(survey)
-        assert said.startswith(f"the model {shipped_path} (ships); the model {path} is unsure: {doubt}")
+        assert _ranking.ranked_by(survey) == f"the model {shipped_path} (ships)"
+        (asked, why), = _ranking.doubts(survey)
+        assert asked == path and why.startswith(doubt)
     give(h200, _model.sealed("mine", lines_of(CONV), b""))
     assert _ranking.ranked_by(Survey(h200, problem)).endswith("(mine)")
+    assert _ranking.doubts(Survey(h200, problem)) == []
 
 
 def test_doubts(h200):

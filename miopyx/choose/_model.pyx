@@ -46,6 +46,7 @@ from miopyx.solvers import registry
 
 KIND, VERSION = "model", 1
 LIMIT = tables.MOST_BYTES
+_NAMED = 2  # reasons or solvers that a doubt names, not counts
 
 # Of a problem: logarithms to base 2 of lengths and products, what is left of tiles or padded to them, and the device.
 OF_PROBLEM_NAMES = (
@@ -66,6 +67,11 @@ cdef enum:
     LEAF = 0xFFFF
 
 assert len(OF_PROBLEM_NAMES) == OF_PROBLEM and len(NAMES) <= MOST_NUMBERS
+
+
+def _named(list names, str between):
+    more = [] if len(names) <= _NAMED else [f"{len(names) - _NAMED} more"]
+    return between.join(names[:_NAMED] + more)
 
 
 cdef inline float _log(double value) noexcept nogil:
@@ -325,7 +331,7 @@ cdef class Model:
             return None
         unknown = [offer.solver.name for offer in timed if self.table.time(offer) <= 0]
         if unknown:
-            return f"no times of {', '.join(unknown)}"
+            return f"no times of {_named(unknown, ', ')}"
         self._set_numbers(<ConvOffer> timed[0], numbers)
         outside = []
         for i in range(OF_PROBLEM):
@@ -334,7 +340,7 @@ cdef class Model:
                     2.0 ** min(number, 99) if OF_PROBLEM_NAMES[i] in _LOGARITHMS else number
                     for number in (self.low[i], numbers[i], self.high[i])]
                 outside.append(f"{OF_PROBLEM_NAMES[i]} is {value:.4g}, {least:.4g} to {most:.4g} were fitted")
-        return "; ".join(outside) or "its two best are as good as one another"
+        return _named(outside, "; ") or "its two best are as good as one another"
 
     cdef bint _knows(self, const float* number) noexcept nogil:
         """Whether a problem lies within those that were fitted."""

@@ -11,6 +11,8 @@ from ._costs cimport CostTable, table_of
 from ._model cimport Model, models_of
 from ._survey cimport Refusal, Survey
 
+from pathlib import Path
+
 from miopyx.values import config
 from miopyx.database import store
 from . import switches
@@ -342,32 +344,41 @@ def models_asked():
     return bool(_MODELS_BUILT and config.get("MIOPEN_DEBUG_ENABLE_AI_IMMED_MODE_FALLBACK"))
 
 
+def doubts(Survey survey not None):
+    """Return which models were asked about a problem in vain, and in words why each is unsure of it."""
+    cdef Model model
+    found = []
+    for model in models_of(survey.device) if models_asked() else ():
+        why = model.doubt(_dynamic(survey))
+        if why is None:
+            break
+        found.append((Path(model.path), why))
+    return found
+
+
 def ranked_by(Survey survey not None):
     """Return who ranks what was not measured, for explanations."""
     cdef CostTable table = table_of(survey.device)
     cdef Model model
     cdef Offer o
-    cdef list unknown, unsure = [], ranked = _by_model(survey)
-    cdef str why
-    for model in models_of(survey.device) if models_asked() else ():
-        doubt = model.doubt(_dynamic(survey))
-        if ranked and doubt is None:
-            return "; ".join([f"the model {model.path} ({model.about})", *unsure])
-        unsure.append(f"the model {model.path} is unsure: {doubt}")
+    cdef list unknown, why = [], ranked = _by_model(survey)
+    if ranked:
+        model = (<Candidate> ranked[0]).model
+        return f"the model {model.path} ({model.about})"
     if not _MODELS_BUILT:
-        why = "built without models"
+        why.append("built without models")
     elif not models_asked():
-        why = "models are switched off"
-    elif unsure:
-        why = "; ".join(unsure)
-    else:
-        why = "no model"
+        why.append("models are switched off")
+    elif not models_of(survey.device):
+        why.append("no model")
     if _by_costs(survey):
-        return f"the cost table {table.path} ({table.about}; {why})"
+        return f"the cost table {table.path} ({'; '.join([table.about, *why])})"
     if table is None:
-        return f"the throughput index ({why}, no cost table for this device)"
-    unknown = [o.solver.name for o in survey.able() if not o.solver.last_resort and table.time(o) < 0]
-    return f"the throughput index ({why}, the cost table {table.path} lacks {', '.join(unknown)})"
+        why.append("no cost table for this device")
+    else:
+        unknown = [o.solver.name for o in survey.able() if not o.solver.last_resort and table.time(o) < 0]
+        why.append(f"the cost table {table.path} lacks {', '.join(unknown)}")
+    return f"the throughput index ({', '.join(why)})"
 
 
 cdef list _rank(Survey survey):

@@ -12,7 +12,7 @@ from miopyx.problem._problem import ConvProblem, Problem
 from miopyx.solvers import registry
 
 from . import switches
-from ._ranking import Candidate, candidates, ranked_by
+from ._ranking import Candidate, candidates, doubts, ranked_by
 from ._survey import ANOTHER_DIRECTION, Refusal, Survey
 
 NAMED = 3  # solvers of one reason that are named, not counted
@@ -42,6 +42,7 @@ class Explanation(NamedTuple):
     config: tuple[int, ...]
     kernels: tuple[str, ...]
     others: tuple[tuple[str, str], ...]
+    doubts: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         c = self.chosen
@@ -49,6 +50,7 @@ class Explanation(NamedTuple):
         lines = [
             f"{self.problem} on {self.device}",
             f"solver    {c.solver.id}/{c.solver.name} ({self.origin}{time})",
+            *(f"unsure    {model}: {why}" for model, why in self.doubts),
             *([f"config    {','.join(map(str, self.config))}"] if self.config else []),
             f"workspace {c.workspace} bytes",
             f"kernels   {', '.join(self.kernels)}",
@@ -89,11 +91,13 @@ def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Can
         else:
             why = f"ranks lower ({about})"
         others.append((f"{other.solver.id}/{other.solver.name}", why))
+    unsure = () if chosen.measured or chosen.source == "forced" else tuple(
+        (path.name, why) for path, why in doubts(survey))
     origin = {"found": "measured by Find", "user": "from the user's find-db", "system": "from the system's find-db",
               "forced": "asked for"}.get(chosen.source) or f"chosen by {ranked_by(survey)}"
     launches = Counter(str(s.spec) if s.spec is not None else "host function" for s in prepared.solution.steps)
     kernels = tuple(name if count == 1 else f"{count} x {name}" for name, count in launches.items())
-    return Explanation(repr(problem), handle.device.name, chosen, origin, prepared.config, kernels, tuple(others))
+    return Explanation(repr(problem), handle.device.name, chosen, origin, prepared.config, kernels, tuple(others), unsure)
 
 
 def _about(candidate: Candidate) -> str:

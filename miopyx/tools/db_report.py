@@ -87,7 +87,7 @@ def _row(key: str, device: str, source: str, layer: str, weight: float, solver: 
         problem = _key.parse_find_key(key.encode())
     except MIOpenError:
         return None
-    if ms <= 0:
+    if ms <= 0 or problem.flops == 0:  # of batch 0: no work that a limit could be set beside
         return None
     tensors = _convolution.memory_of(problem)
     return Row(key, device, source, layer, "FBW"[problem.direction], tensors[0][1], weight, solver, ms, before,
@@ -165,7 +165,7 @@ def _page(name: str, rows: list[Row], limits: Limits, left: int, given: bool) ->
         words.append(f"Tuning made of {before:.4g} ms {after:.4g} ms, {before / after:.2f} times as fast. "
                      'In the charts <span class="now">blue</span> is now, <span class="then">grey</span> before.')
     if left:
-        words.append(f"{left} layers or records have no time of this device and are left out.")
+        words.append(f"{left} layers or records have no time of this device, or nothing to compute, and are left out.")
     parts = [f"<h1>{escape(name)}</h1>", f"<p>{' '.join(words)}</p>"]
     if len({row.source for row in rows}) > 1 or rows[0].source:
         parts += ["<h2>By network</h2>", _bars(_sums(rows, lambda row: row.source or "no list"), "ms", bool(known))]

@@ -131,8 +131,8 @@
 #error "SCALAR must be float or double"
 #endif
 
-/* MX_PUT(T, n, p, v): n plain elements of any address.  PoCL takes vstore apart into elements, and those of one byte or
- * two stay apart; its vload_half of one element takes twice as long as the compiler's own. */
+/* MX_STORE_LOOSE(T, n, p, v): n plain elements of any address.  PoCL takes vstore apart into elements, and those of one
+ * byte or two stay apart; its vload_half of one element takes twice as long as the compiler's own. */
 #if defined(__x86_64__) || defined(__aarch64__)
 #define MX_LOOSE(T, size)                                        \
     typedef T##2 __attribute__((aligned(size))) mx_loose_##T##2; \
@@ -149,16 +149,16 @@ MX_LOOSE(float, 4)
 #ifdef cl_khr_fp64
 MX_LOOSE(double, 8)
 #endif
-#define MX_PUT_(T, n, p, v) (*(__global mx_loose_##T##n *)(p) = (v))
+#define MX_STORE_LOOSE_(T, n, p, v) (*(__global mx_loose_##T##n *)(p) = (v))
 #if defined(__has_builtin) && (defined(__F16C__) || defined(__aarch64__))
 #if __has_builtin(__builtin_load_halff) && __has_builtin(__builtin_store_halff)
 #define MX_HALF_BUILTINS 1
 #endif
 #endif
 #else
-#define MX_PUT_(T, n, p, v) vstore##n(v, 0, p)
+#define MX_STORE_LOOSE_(T, n, p, v) vstore##n(v, 0, p)
 #endif
-#define MX_PUT(T, n, p, v) MX_PUT_(T, n, p, v)
+#define MX_STORE_LOOSE(T, n, p, v) MX_STORE_LOOSE_(T, n, p, v)
 
 /* What an element is in a buffer.  half is two plain bytes here: they can be copied without cl_khr_fp16. */
 #define MX_STORAGE_half ushort
@@ -281,10 +281,10 @@ MX_HALF_VECTORS(16)
 
 /* VSTORE(T)(p, i, v): VEC consecutive elements of a vector of floats (of doubles), rounded to nearest even. */
 #define MX_FLOATS(v) MX_JOIN(convert_float, VEC)(v)
-#define MX_VSTORE_half(p, i, v) MX_PUT(ushort, VEC, (p) + (i), MX_JOIN(mx_half_bits, VEC)(MX_FLOATS(v)))
+#define MX_VSTORE_half(p, i, v) MX_STORE_LOOSE(ushort, VEC, (p) + (i), MX_JOIN(mx_half_bits, VEC)(MX_FLOATS(v)))
 #define MX_VSTORE_float(p, i, v) MX_JOIN(vstore, VEC)(MX_FLOATS(v), 0, (p) + (i))
 #define MX_VSTORE_double(p, i, v) MX_JOIN(vstore, VEC)(MX_JOIN(convert_double, VEC)(v), 0, (p) + (i))
-#define MX_VSTORE_bfloat16(p, i, v) MX_PUT(ushort, VEC, (p) + (i), MX_JOIN(mx_bfloat16_bits, VEC)(MX_FLOATS(v)))
+#define MX_VSTORE_bfloat16(p, i, v) MX_STORE_LOOSE(ushort, VEC, (p) + (i), MX_JOIN(mx_bfloat16_bits, VEC)(MX_FLOATS(v)))
 #define VSTORE(T) MX_JOIN(MX_VSTORE_, T)
 
 /* VSTREAM(T)(p, i, v): likewise, at an address that is a multiple of the vector's size; past the caches where STREAM

@@ -17,10 +17,10 @@
 #define MX_WIDE_LOAD_double(p, i) vload16(0, (p) + (i))
 #define MX_WIDE_LOAD_bfloat16(p, i) as_float16(convert_uint16(vload16(0, (p) + (i))) << 16)
 #define WIDE_STORE(T, p, i, v) MX_JOIN(MX_WIDE_STORE_, T)(p, i, v)
-#define MX_WIDE_STORE_half(p, i, v) MX_PUT(ushort, 16, (p) + (i), mx_half_bits16(convert_float16(v)))
+#define MX_WIDE_STORE_half(p, i, v) MX_STORE_LOOSE(ushort, 16, (p) + (i), mx_half_bits16(convert_float16(v)))
 #define MX_WIDE_STORE_float(p, i, v) vstore16(convert_float16(v), 0, (p) + (i))
 #define MX_WIDE_STORE_double(p, i, v) vstore16(convert_double16(v), 0, (p) + (i))
-#define MX_WIDE_STORE_bfloat16(p, i, v) MX_PUT(ushort, 16, (p) + (i), mx_bfloat16_bits16(convert_float16(v)))
+#define MX_WIDE_STORE_bfloat16(p, i, v) MX_STORE_LOOSE(ushort, 16, (p) + (i), mx_bfloat16_bits16(convert_float16(v)))
 
 /* `count` elements from place i of a row on; `other` gets those of the next operand. */
 #define GET(T, KIND, p, step, i, count, own, other)                                     \

@@ -134,24 +134,24 @@ static inline STOREDV stored(ACCV value)
     static inline void name(MX_JOIN(type, VEC) value, __global type *p, long i, long count)       \
     {                                                                                             \
         if (count >= VEC) {                                                                       \
-            MX_PUT(type, VEC, (p) + (i), value);                                                  \
+            MX_STORE_LOOSE(type, VEC, (p) + (i), value);                                          \
             return;                                                                               \
         }                                                                                         \
         MX_JOIN(type, 8) eight = FIRST_EIGHT(value);                                              \
         if (VEC > 8 && count & 8) {                                                               \
-            MX_PUT(type, 8, (p) + (i), eight);                                                    \
+            MX_STORE_LOOSE(type, 8, (p) + (i), eight);                                            \
             eight = LAST_EIGHT(value);                                                            \
             i += 8;                                                                               \
         }                                                                                         \
         MX_JOIN(type, 4) four = eight.lo;                                                         \
         if (count & 4) {                                                                          \
-            MX_PUT(type, 4, (p) + (i), four);                                                     \
+            MX_STORE_LOOSE(type, 4, (p) + (i), four);                                             \
             four = eight.hi;                                                                      \
             i += 4;                                                                               \
         }                                                                                         \
         MX_JOIN(type, 2) two = four.lo;                                                           \
         if (count & 2) {                                                                          \
-            MX_PUT(type, 2, (p) + (i), two);                                                      \
+            MX_STORE_LOOSE(type, 2, (p) + (i), two);                                              \
             two = four.hi;                                                                        \
             i += 2;                                                                               \
         }                                                                                         \

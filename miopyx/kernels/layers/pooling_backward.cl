@@ -672,7 +672,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_backward_sc
                 const int2 kh = convert_int2(taps_inside(h0, window_h, height));
                 const int reach = p.x.len[2] > 1 ? (d0 + kd.y) * slice : (h0 + kh.y) * width;
                 for (; clear < reach && clear + VEC <= size; clear += VEC)
-                    MX_PUT(STORAGE(TYPE), VEC, out + clear, (ACCV)0);
+                    MX_STORE_LOOSE(STORAGE(TYPE), VEC, out + clear, (ACCV)0);
                 for (; clear < reach; clear++)
                     out[clear] = 0;
                 __global const STORAGE(TYPE) *const row =
@@ -700,7 +700,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_backward_sc
             }
         }
         for (; clear + VEC <= size; clear += VEC)
-            MX_PUT(STORAGE(TYPE), VEC, out + clear, (ACCV)0);
+            MX_STORE_LOOSE(STORAGE(TYPE), VEC, out + clear, (ACCV)0);
         for (; clear < size; clear++)
             out[clear] = 0;
     }

@@ -178,7 +178,7 @@ __kernel SIZED void pooling_forward_lanes(FORWARD_BUFFERS,
                 const int in_tile = (block_h * ROWS + r) * TILE_COLUMNS + block_w * COLUMNS + o;
                 __local CODES *code_to = (__local CODES *)(codes + in_tile * PITCH + lane * PACK);
 #endif
-#if PAIRS
+#if SAVE && PAIRS
                 MX_RAW_STORE(TYPE, to, *(const MX_RAW(TYPE) *)result[o].value, true);
                 *code_to = ((const MX_JOIN(uchar, TWICE) *)result[o].code)->even;
 #elif SAVE

@@ -100,7 +100,7 @@ typedef VOF(UNIT) values_t;
 #define GET_A(p, i) ((p)[i])
 #define VGET_A(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
 #define PUT_C(p, i, v) ((p)[i] = (v))
-#define VPUT_C(p, i, v) MX_PUT(UNIT, VEC, (p) + (i), v)
+#define VPUT_C(p, i, v) MX_STORE_LOOSE(UNIT, VEC, (p) + (i), v)
 #define VSTREAM_C(p, i, v) VSTREAM_BITS(UNIT, p, i, v)
 #else
 typedef STORAGE(A_TYPE) a_unit;
@@ -153,7 +153,7 @@ static inline values_t limiteds(values_t v)
 #define limiteds(v) (v)
 #endif
 
-#define MX_VSTORE_int8(p, i, v) MX_PUT(char, VEC, (p) + (i), TO_BYTES(v))
+#define MX_VSTORE_int8(p, i, v) MX_STORE_LOOSE(char, VEC, (p) + (i), TO_BYTES(v))
 #define MX_VSTORE_int32(p, i, v) MX_JOIN(vstore, VEC)(TO_INTS(v), 0, (p) + (i))
 #define MX_VSTREAM_int8(p, i, v) VSTREAM_BITS(char, p, i, TO_BYTES(v))
 #define MX_VSTREAM_int32(p, i, v) VSTREAM_BITS(int, p, i, TO_INTS(v))

@@ -3,8 +3,8 @@
     python bench/restamp.py programs FILE OUT [--beside OTHER] [--device NAME] [--processes 8]
     python bench/restamp.py stamp FILE BEFORE AFTER
 
-A record's stamp names the build that measured it: the version, and a digest of the kernels as they are installed.  A new
-name in a kernel makes another build, though every program may be as it was.
+A record's stamp names the build that measured it: the version, and a digest of the kernels as they are installed,
+without comments.  A new name in a kernel makes another build, though every program may be as it was.
 
 `programs` writes, for each record of FILE, which solvers offer themselves and, for those that it timed, a digest of the
 text of each of their programs without comments.  With `--beside`, what an earlier `programs` wrote, programs whose text

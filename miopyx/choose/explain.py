@@ -97,7 +97,8 @@ def explain(handle: Handle, problem: ConvProblem, prepared: Invoker, chosen: Can
               "forced": "asked for"}.get(chosen.source) or f"chosen by {ranked_by(survey)}"
     launches = Counter(str(s.spec) if s.spec is not None else "host function" for s in prepared.solution.steps)
     kernels = tuple(name if count == 1 else f"{count} x {name}" for name, count in launches.items())
-    return Explanation(repr(problem), handle.device.name, chosen, origin, prepared.config, kernels, tuple(others), unsure)
+    return Explanation(repr(problem), handle.device.name, chosen, origin, prepared.config, kernels, tuple(others),
+                       unsure)
 
 
 def _about(candidate: Candidate) -> str:

@@ -11,8 +11,8 @@
  * Grid: local (1, 1, 1).
  *
  *     pixels ->  N_VECTORS * VEC         convolve: (phases * tiles * chunks, groups, 1); pixels are numbered through
- *     +------------------------+         all images, tiles = vectors of the first phase / N_VECTORS, rounded up
- *     |  ROWS x N_VECTORS      | chunk   A work-item: a chunk of rows, MAX_ROWS at most (`pairs`: half), of a tile.
+ *     +------------------------+         all images, tiles = vectors of the first phase / (TILES * N_VECTORS), up
+ *     |  ROWS x N_VECTORS      | chunk   A work-item: a chunk of rows, MAX_ROWS at most (`pairs`: half), TILES wide.
  *     |  vectors in registers  | of rows It packs a panel of K_BLOCK (channel, tap) and multiplies all rows by it.
  *     +------------------------+
  *     pack_filters: (rows of a group / VEC, groups, 1); backward data (channels / PACKED_CHANNELS, groups, 1)
@@ -54,6 +54,9 @@
 #ifndef N_VECTORS /* vectors side by side in a tile */
 #define N_VECTORS 3
 #endif
+#ifndef TILES /* that a work-item has side by side */
+#define TILES 1
+#endif
 #ifndef MAX_ROWS /* of a work-item */
 #define MAX_ROWS 512
 #endif
@@ -74,6 +77,7 @@
 #error "ROWS, MAX_ROWS or K_BLOCK out of range"
 #endif
 
+#define ALL_VECTORS (TILES * N_VECTORS)
 #include "conv/cpu/tile.h"
 
 #if MX_TYPE(ACC) == MX_TYPE_double
@@ -264,14 +268,17 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
 
 DEFINE_LONG_SUMS(vec)
 
-#define WIDTH (VEC * N_VECTORS) /* positions of a tile */
+#define WIDTH (VEC * ALL_VECTORS) /* positions of a work-item */
+/* Vectors that tiles are multiples of: lines of the cache that are stored whole. */
+#define LINE_VECTORS (64 / (int)sizeof(vec))
+#define UNIT (ALL_VECTORS % LINE_VECTORS == 0 ? LINE_VECTORS : 1)
 #define FAR (-(1 << 30))        /* a coordinate outside of any image */
 
 /* What the positions of a tile see: the coordinates of each one's place in the input for a tap that moves by nothing,
  * and pieces of a vector that are contiguous there. */
 typedef struct {
     LANE d[WIDTH], h[WIDTH], w[WIDTH];
-    int pieces[N_VECTORS + 1];     /* those of vector j are pieces[j] ... pieces[j + 1] - 1 */
+    int pieces[ALL_VECTORS + 1];   /* those of vector j are pieces[j] ... pieces[j + 1] - 1 */
     int lanes[WIDTH];              /* of a piece, a bit each */
     long at[WIDTH];                /* where its vector's lane 0 would be */
     int runs, run_at[WIDTH], run_length[WIDTH]; /* contiguous elements of the output */
@@ -309,17 +316,17 @@ static inline int lanes_inside(const LANE *coordinates, long moved, long length)
 typedef struct {
     int count;
     long moved[K_BLOCK], least, most; /* how far each moves a place, and the bounds of that */
-    int inside[K_BLOCK * N_VECTORS];  /* the lanes of each vector that it leaves in the tensor, a bit each */
+    int inside[K_BLOCK * ALL_VECTORS]; /* the lanes of each vector that it leaves in the tensor, a bit each */
 } mx_tap_block;
 
 /* `count` taps from `from` on. */
 NOINLINE void set_tap_block(mx_tap_block *restrict s, const mx_tile *restrict t, int used,
                             const mx_tensor *restrict x, long from, int count, mx_taps d, mx_taps h, mx_taps w)
 {
-    int in_d[N_VECTORS], in_h[N_VECTORS], in_w[AXIS_TAPS * N_VECTORS];
+    int in_d[ALL_VECTORS], in_h[ALL_VECTORS], in_w[AXIS_TAPS * ALL_VECTORS];
     for (int i = 0; i < min(w.count, (long)AXIS_TAPS); i++)
         for (int j = 0; j < used; j++)
-            in_w[i * N_VECTORS + j] = lanes_inside(t->w + j * VEC, w.first + i * w.step, x->len[4]);
+            in_w[i * ALL_VECTORS + j] = lanes_inside(t->w + j * VEC, w.first + i * w.step, x->len[4]);
     long i_w = from % w.count, i_h = from / w.count % h.count, i_d = from / w.count / h.count;
     s->count = count;
     for (int k = 0; k < count; k++) {
@@ -333,7 +340,7 @@ NOINLINE void set_tap_block(mx_tap_block *restrict s, const mx_tile *restrict t,
                 in_d[j] = lanes_inside(t->d + j * VEC, at_d, x->len[2]);
             if (k == 0 || i_w == 0)
                 in_h[j] = in_d[j] & lanes_inside(t->h + j * VEC, at_h, x->len[3]);
-            s->inside[k * N_VECTORS + j] = in_h[j] & (i_w < AXIS_TAPS ? in_w[i_w * N_VECTORS + j]
+            s->inside[k * ALL_VECTORS + j] = in_h[j] & (i_w < AXIS_TAPS ? in_w[i_w * ALL_VECTORS + j]
                                                       : lanes_inside(t->w + j * VEC, at_w, x->len[4]));
         }
         if (++i_w == w.count) {
@@ -404,8 +411,8 @@ static inline void fill(vec *restrict panel, long row, __global const STORAGE(IN
 /* A piece of a vector, all taps of a channel after the other; places that the lanes not kept see are in the tensor. */
 #define FILL_TAPS(STEP_LOAD, OTHER)                                          \
     for (long c = 0; c < count; c++, at += plane)                            \
-        for (int k = 0; k < s->count; k++, panel += N_VECTORS) {             \
-            const lane_mask keep = (lanes & (LANE)inside[k * N_VECTORS]) != 0; \
+        for (int k = 0; k < s->count; k++, panel += ALL_VECTORS) {           \
+            const lane_mask keep = (lanes & (LANE)inside[k * ALL_VECTORS]) != 0; \
             *panel = keep ? STEP_LOAD(at + s->moved[k]) : OTHER;             \
         }
 
@@ -430,7 +437,7 @@ NOINLINE void pack_panel(vec *restrict panel, const mx_tile *restrict t, const m
                          __global const STORAGE(IN_TYPE) *restrict in, long from, long plane, long count, long size,
                          long step)
 {
-    const long row = s->count * N_VECTORS;
+    const long row = s->count * ALL_VECTORS;
     for (int j = 0; j < used; j++) {
         bool first = true;
         for (int i = t->pieces[j]; i < t->pieces[j + 1]; i++, first = false) {
@@ -441,8 +448,8 @@ NOINLINE void pack_panel(vec *restrict panel, const mx_tile *restrict t, const m
                 continue;
             }
             for (int k = 0; k < s->count; k++) {
-                const int keep = s->inside[k * N_VECTORS + j] & t->lanes[i];
-                vec *to = panel + k * N_VECTORS + j;
+                const int keep = s->inside[k * ALL_VECTORS + j] & t->lanes[i];
+                vec *to = panel + k * ALL_VECTORS + j;
                 if (keep != 0)
                     fill(to, row, in, at + s->moved[k], plane, count, size, (lane_bits() & (LANE)keep) != 0,
                          keep == ALL_LANES, first, step);
@@ -484,11 +491,11 @@ static inline void store_run(__global STORAGE(OUT_TYPE) *restrict out, const ACC
 NOINLINE void store_tile(__global STORAGE(OUT_TYPE) *restrict out, long plane, const vec *restrict sums, int rows,
                          const mx_tile *restrict t, int used, bool pairs, long k, EPILOGUE_PARAMS, bool stream)
 {
-    vec together[2 * N_VECTORS];
-    for (int r = 0; r < rows; r++, out += plane, sums += N_VECTORS) {
+    vec together[2 * ALL_VECTORS];
+    for (int r = 0; r < rows; r++, out += plane, sums += ALL_VECTORS) {
         OF_FILTER(k + r)
         for (int j = 0; pairs && j < used; j++) {
-            const vec a = sums[j], b = sums[ROWS * N_VECTORS + j];
+            const vec a = sums[j], b = sums[ROWS * ALL_VECTORS + j];
             vec low, high;
             low.even = a.lo, low.odd = b.lo, high.even = a.hi, high.odd = b.hi;
             together[2 * j] = low, together[2 * j + 1] = high;
@@ -593,8 +600,8 @@ NOINLINE void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __glob
     const long tile = id / count % tiles, chunk = id / count / tiles;
     const long block0 = chunk * row_blocks / chunks, block1 = (chunk + 1) * row_blocks / chunks;
     const long positions = x->len[0] * q[0] * q[1] * q[2], vectors = (positions + VEC - 1) / VEC;
-    const long v0 = tile * vectors / tiles;
-    const int used = (int)((tile + 1) * vectors / tiles - v0), phases_together = pairs ? 2 : 1;
+    const long units = (vectors + UNIT - 1) / UNIT, v0 = tile * units / tiles * UNIT;
+    const int used = (int)(min((tile + 1) * units / tiles * UNIT, vectors) - v0), phases_together = pairs ? 2 : 1;
     if (used == 0)
         return;
     const int lanes = (int)min(positions - v0 * VEC, (long)used * VEC);
@@ -607,7 +614,7 @@ NOINLINE void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __glob
     mx_tile t;
     place_tile(&t, v0 * VEC, lanes, used, q, x, y, in_step, out_step, place, phases_together);
 
-    vec panel[K_BLOCK * N_VECTORS], sums[MAX_ROWS * N_VECTORS], totals[MAX_ROWS * N_VECTORS * 3];
+    vec panel[K_BLOCK * ALL_VECTORS], sums[MAX_ROWS * ALL_VECTORS], totals[MAX_ROWS * ALL_VECTORS * 3];
     for (int pair = 0; pair < phases_together; pair++) {
 #if BACKWARD
         const mx_taps d = taps_of(p, 0, place[0]), h = taps_of(p, 1, place[1]), w = taps_of(p, 2, place[2] + pair);
@@ -638,15 +645,16 @@ NOINLINE void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __glob
             const bool settles = terms > 0 && terms + k1 - k0 > BLOCK_TERMS;
             terms = settles ? k1 - k0 : terms + k1 - k0;
             for (long i = block0; i < block1; i++) {
-                vec *s = sums + (i - block0) * ROWS * phases_together * N_VECTORS;
-                const long at = ((i - block0) * phases_together + pair) * ROWS * N_VECTORS;
+                vec *s = sums + (i - block0) * ROWS * phases_together * ALL_VECTORS;
+                const long at = ((i - block0) * phases_together + pair) * ROWS * ALL_VECTORS;
                 if (settles)
-                    settle(settled, sums + at, totals + 3 * at, ROWS * N_VECTORS);
-                multiply(used, block > 0, sums + at,
-                         a + (i - block0) * ROWS * all_depth + (before * channels + k0) * a_step, a_row, a_step, panel,
-                         k1 - k0);
+                    settle(settled, sums + at, totals + 3 * at, ROWS * ALL_VECTORS);
+                for (int j = 0; j < used; j += N_VECTORS)
+                    multiply(min(used - j, N_VECTORS), block > 0, sums + at + j,
+                             a + (i - block0) * ROWS * all_depth + (before * channels + k0) * a_step, a_row, a_step,
+                             panel + j, k1 - k0);
                 if (block + 1 == blocks && settled + settles > 0)
-                    complete(settled + settles, sums + at, totals + 3 * at, ROWS * N_VECTORS);
+                    complete(settled + settles, sums + at, totals + 3 * at, ROWS * ALL_VECTORS);
                 if (!last)
                     continue;
                 store_tile(out + (i - block0) * ROWS * y_plane, y_plane, s, (int)min((long)ROWS, rows - i * ROWS), &t,

@@ -24,6 +24,7 @@ cdef enum:
     PACKED_CHANNELS = 16         # of a work-group that packs backward data's filter, as in the kernel
     MAX_ROWS = 512               # of a work-group
     LEAST_ROWS = 32              # of a work-group: fewer would not pay for what it packs
+    PANEL_BYTES = 28 * 1024      # of a first-level cache
 
 # Tunables: taps and channels that are packed at a time, and work-groups that a core has, if there can be as many.
 cdef tuple K_BLOCKS = (128, 256, 512)
@@ -32,6 +33,7 @@ cdef tuple GROUPS = (2, 6, 12, 24)
 # What the kernels are built for.
 cdef struct tile_t:
     int64_t vec, rows, vectors
+    int64_t tiles  # side by side
 
 
 cdef const mx_tensor* _in(const mx_conv_problem* p) noexcept nogil:
@@ -63,6 +65,8 @@ cdef tile_t _tile(Device dev, const mx_conv_problem* p) noexcept:
     t.rows = 8 if dev.vector_bytes == 64 and _rows(p) > 4 else 4
     t.vectors = 6 if dev.vector_bytes != 32 and t.rows == 4 and t.vec * (
         acc_size(p)) == dev.vector_bytes else 3
+    # A tile of short vectors is no whole number of cache lines, two are: results leave the caches sooner.
+    t.tiles = 2 if dev.vector_bytes < 64 and 2 * _depth(p) * t.vectors * t.vec * acc_size(p) <= PANEL_BYTES else 1
     return t
 
 
@@ -129,7 +133,7 @@ cdef class _CpuImplicitGemm(ConvSolver):
             else:
                 positions *= ceil_div(y.len[2 + i], p.step[i])
                 phases *= 1 if i == 2 and pairs else min(p.step[i], y.len[2 + i])
-        tiles = ceil_div(ceil_div(positions, t.vec), t.vectors)
+        tiles = ceil_div(ceil_div(positions, t.vec), t.vectors * t.tiles)
         chunks = min(ceil_div(groups * dev.compute_units, tiles * phases * p.groups),
                      ceil_div(blocks * t.rows, LEAST_ROWS))
         chunks = max(ceil_div(blocks * t.rows, most), chunks)
@@ -141,7 +145,7 @@ cdef class _CpuImplicitGemm(ConvSolver):
             "SCALAR": real_token(wide), "BACKWARD": int(self.direction == MX_BACKWARD_DATA),
             "VEC": t.vec,
         }
-        defines = {**types, "ROWS": t.rows, "N_VECTORS": t.vectors}
+        defines = {**types, "ROWS": t.rows, "N_VECTORS": t.vectors, "TILES": t.tiles}
         problem = Arg.value_of(problem_bytes(p))
         packed = Arg.slot_of(SLOT_WORKSPACE, acc)
         filters = Arg.slot_of(SLOT_W, type_size(<int> p.w.type))

@@ -62,7 +62,7 @@ archive() {
 
 # wheel PYTHON PROCESSOR ARCHIVE PUT: the manylinux_2_28 wheel of an archive into PUT
 wheel() {
-  local at tag zig suffix made
+  local at tag zig suffix made plat
   at=$(mktemp -d)
   tag=$("$1" -c "import sysconfig; print(sysconfig.get_config_var('SOABI'))")
   if [ ! -d "$room/with-$tag" ]; then
@@ -87,7 +87,10 @@ with open('pyproject.toml', 'rb') as file:
    pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w "$at/made" "$3") > "$at/log" 2>&1 ||
     { tail -20 "$at/log"; die "no wheel for $1, $2"; }
   made=$(echo "$at"/made/*.whl)
-  PATH="$room/tools/bin:$PATH" auditwheel repair -z 9 --plat "manylinux_2_28_$2" -w "$4" "$made" > "$at/log" 2>&1 ||
+  # auditwheel knows the names of this processor's platforms only; for another it finds the oldest glibc that will do.
+  plat=manylinux_2_28_$2
+  [ "$2" = "$(uname -m)" ] || plat=auto
+  PATH="$room/tools/bin:$PATH" auditwheel repair -z 9 --plat "$plat" -w "$4" "$made" > "$at/log" 2>&1 ||
     { cat "$at/log"; die "auditwheel"; }
   squeeze "$4"/*_"$2".whl
 }

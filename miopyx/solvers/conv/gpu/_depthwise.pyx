@@ -469,7 +469,7 @@ cdef class _DepthwiseData(_Depthwise):
             t.tw = up(t.tw, p.step[2])
             if not s.loop:
                 t.th = up(t.th, p.step[1])
-        while s.whole and s.loop and t.vec > 1 and self.holds(p, s, &t) and not self.suits(p, s, &t):
+        while s.whole and s.loop and s.depthwise and t.vec > 1 and self.holds(p, s, &t) and not self.suits(p, s, &t):
             t.vec //= 2
             t.inputs = self.inputs_of(s, t.vec)
         # Strides and dilations make tiles read more than they should hold: smaller ones then.

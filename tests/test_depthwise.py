@@ -7,6 +7,7 @@ long strips and few parts, as large ones have on a large device.
 from __future__ import annotations
 
 import numpy as np
+import nvidia_programs
 import pytest
 from cases_reader import ConvCase, grouped_case
 from solver_checks import Example, check_inf_and_nan, check_twice, configurations_of, problem_of, verify
@@ -55,6 +56,18 @@ SHAPES = {
     "wide 12x12 of no pad": grouped_case(1, 2, 1, 1, (90, 140), (12, 12), (0, 0)),
 }
 
+# Tiles (VEC, TH, TW) of an H200, and of GPUs whose compilers load a whole tile at once, where they are smaller.
+TILES = {
+    "7x7": (grouped_case(2, 8, 1, 1, (9, 14), (7, 7), (3, 3)), "float16", "channels last", 0, (2, 1, 7), (2, 1, 4)),
+    "1x31": (grouped_case(2, 8, 1, 1, (3, 40), (1, 31), (0, 15)), "bfloat16", "channels last", 0, (4, 1, 8), (2, 1, 8)),
+    "groups of 8": (grouped_case(2, 3, 8, 8, (7, 9)), "float32", "channels last", 0, (8, 2, 2), (8, 1, 2)),
+    "groups of 8, backward": (
+        grouped_case(2, 3, 8, 8, (7, 9)), "float32", "channels last", 1, (8, 2, 2), (8, 1, 2)),
+    "groups of 4": (grouped_case(2, 3, 4, 4, (7, 9)), "float32", "channels last", 0, (4, 4, 4), (4, 1, 4)),
+    "5x5 weights": (
+        grouped_case(3, 4, 1, 1, (11, 18), (5, 5), (2, 2)), "float16", "packed", 2, (1, 1, 8), (1, 2, 4)),
+}
+
 
 @pytest.fixture
 def gpu(opencl_name, pretend):
@@ -74,6 +87,19 @@ def test_every_shape(gpu, host, rng, name):
     for dtype, layout, direction in cases(gpu, rng):
         example = Example(SHAPES[name], dtype, layout, rng, host, shift=int(rng.integers(2)), copied=True)
         check_twice(gpu, example, direction, SOLVERS[direction], rng)
+
+
+@pytest.mark.parametrize("name", TILES)
+def test_tiles_that_registers_hold(gpu, host, rng, name):
+    """`tests/test_gpu_programs.py` has AMD's compiler say that they do."""
+    case, dtype, layout, direction, nvidia, whole = TILES[name]
+    solver, problem = SOLVERS[direction], problem_of(case, dtype, layout, direction)
+    assert solver.default_config(nvidia_programs.pretended(), problem) == nvidia
+    if gpu.device.info.runtime == "nvidia":
+        return
+    assert solver.default_config(gpu.device, problem) == whole
+    check_twice(gpu, Example(case, dtype, layout, rng, host, shift=int(rng.integers(2)), copied=True), direction,
+                solver, rng)
 
 
 def test_any_configuration_computes_the_same(gpu, host, rng, request):

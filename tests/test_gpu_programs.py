@@ -11,7 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 import gpu_programs
 import pytest
 from gpu_programs import TARGETS, Kernel, build, collect, compiler, complaints, convolutions, occupancy, others, some
+from solver_checks import descriptors, problem_of
+from test_depthwise import TILES
 
+import miopyx
+from miopyx import ActivationDescriptor, TensorDescriptor
 from miopyx.runtime import programs
 
 AMD = {64: ("gfx906", "gfx90a", "gfx942"), 32: ("gfx1030", "gfx1100")}
@@ -74,6 +78,31 @@ def test_what_once_was_wrong(file, options, entry):
         need(name)
         built = build(TARGETS[name], file, options)
         assert not complaints(TARGETS[name], file, options, {entry: 256}, built)
+
+
+@pytest.mark.parametrize("name", ["gfx906", "gfx942", "gfx1030"])
+def test_default_tiles_of_depthwise_convolutions_do_not_spill(name):
+    """Those that differ from NVIDIA's, each with what takes most registers after it."""
+    need(name)
+    problems = []
+    with miopyx.Handle("host") as host:
+        for case, dtype, layout, direction, *_ in TILES.values():
+            problems.append(problem_of(case, dtype, layout, direction))
+            if direction == 0:
+                x, w, y = descriptors(case, dtype, layout)
+                channel = TensorDescriptor(dtype, (1, y.lens[1], 1, 1))
+                problems.append(host.convolution_bias_activation_forward(
+                    x, w, case.conv(), y, channel, ActivationDescriptor(9, 0.5, 1.0, 2.0), y,
+                    norm_desc=channel).invoker.problem)
+    target = TARGETS[name]
+    wanted = {key: groups for key, groups in collect(target, problems).items()
+              if key[0].startswith("conv/gpu/depthwise")}
+    assert len(wanted) == 10
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        built = list(pool.map(lambda key: build(target, *key), wanted))
+    wrong = [line for (key, groups), one in zip(wanted.items(), built, strict=True)
+             for line in complaints(target, *key, groups, one)]
+    assert not wrong, "\n".join(wrong)
 
 
 DEFECTS = {

@@ -42,8 +42,10 @@ cdef enum:
     NARROW = 28            # columns of images whose strips are wide then
     ROLL_SIDE = 7          # of a filter
     ROLL_SUMS = 112        # of a work-item
+    WHOLE_ROLL_SUMS = 96   # of the default one, where compilers load a whole tile at once
     MASK_BITS = 32         # what is moved of a row, a bit each
     ROLL_PRODUCTS = 1024   # of backward weights that are written out
+    WHOLE_PRODUCTS = 640   # of pairs of columns there; of more, AMD's compiler (gfx90a, gfx942) keeps sums in memory
     RING = 6               # rows of x that it has room for in local memory, if they are not long
     RING_BYTES = 36 * 1024  # of a work-group
     GROUPS = 8             # work-groups a compute unit, where strips are long enough for a choice
@@ -423,11 +425,20 @@ cdef class _DepthwiseData(_Depthwise):
 
     cdef bint suits(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         cdef int64_t columns = _read(p, 2, t.tw, p.w.len[4], _unit(p, t.tw))
+        cdef int64_t sums = t.th * t.tw * t.vec, read, taps
         if not self.holds(p, s, t):
             return False
+        if not s.whole or s.large or self.rolls(p, s, t):
+            return True
         # Of each that is read the address and the conversions, of each sum itself; as AMD's compiler was seen to do it.
-        return (not s.whole or s.large or s.loop or self.rolls(p, s, t)
-                or _read(p, 1, t.th, p.w.len[3], 1) * columns * (4 + t.inputs) + t.th * t.tw * t.vec <= REGISTERS)
+        if s.loop:
+            return columns * (2 + t.inputs + (0 if p.w.type == MX_FLOAT else t.inputs // 2)) + sums <= REGISTERS
+        read = _read(p, 1, t.th, p.w.len[3], 1) * columns
+        if s.depthwise:
+            return read * (4 + t.inputs) + sums <= REGISTERS
+        # Filters too are read ahead where nothing is converted.
+        taps = p.w.len[3] * p.w.len[4] * t.inputs * t.vec if p.w.type == MX_FLOAT else 0
+        return read * (2 + 3 * t.inputs) + taps // 2 + sums <= REGISTERS
 
     cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
         cdef tile_t t
@@ -439,7 +450,8 @@ cdef class _DepthwiseData(_Depthwise):
         elif s.rolls:
             small = p.w.len[3] * p.w.len[4] <= 9
             t.vec, t.th, t.tw = min(4 if small else 2, s.widest), 1, (4 if s.last else 8)
-            if _sevens(p, s) and (s.y.len[4] <= NARROW or not small):
+            if _sevens(p, s) and (s.y.len[4] <= NARROW or not small) and (
+                    not s.whole or p.w.len[3] * 7 * t.vec <= WHOLE_ROLL_SUMS):
                 t.tw = 7
         elif s.loop:
             t.vec, t.th, t.tw = min(2, s.widest), 1, (8 if s.last else 4)
@@ -457,6 +469,9 @@ cdef class _DepthwiseData(_Depthwise):
             t.tw = up(t.tw, p.step[2])
             if not s.loop:
                 t.th = up(t.th, p.step[1])
+        while s.whole and s.loop and s.depthwise and t.vec > 1 and self.holds(p, s, &t) and not self.suits(p, s, &t):
+            t.vec //= 2
+            t.inputs = self.inputs_of(s, t.vec)
         # Strides and dilations make tiles read more than they should hold: smaller ones then.
         while not self.suits(p, s, &t):
             if t.th > (p.step[1] if backward and not s.loop else 1):
@@ -587,6 +602,7 @@ cdef class DepthwiseWrw(_Depthwise):
 
     cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
         cdef tile_t t
+        cdef int64_t products
         # What was fastest, see docs/h200/groups.md.
         t.vec, t.th, t.tw = min(2, s.widest), 1, (4 if s.last else 8)
         if _sevens(p, s) and p.w.len[3] <= 3:
@@ -596,7 +612,9 @@ cdef class DepthwiseWrw(_Depthwise):
         if s.whole and p.step[1] > 1 and p.w.len[3] * p.w.len[4] * t.vec > WHOLE_SUMS:
             t.vec = 1
         t.inputs = self.inputs_of(s, t.vec)
-        if self.rolls(p, s, &t) and self.holds(p, s, &t):
+        products = ((p.w.len[3] - 1) // p.step[1] + 1) * p.w.len[3] * p.w.len[4] * t.tw * t.vec
+        if self.rolls(p, s, &t) and self.holds(p, s, &t) and not (
+                s.whole and s.per > 1 and products > WHOLE_PRODUCTS):
             self.set_group(p, s, &t)
             return t
         t.vec = min(4, s.widest)

@@ -23,7 +23,9 @@ from importlib.machinery import (
 NAMES = "modules.txt"
 LIBRARY = "_compiled"
 
-_python = FileFinder.path_hook((SourceFileLoader, SOURCE_SUFFIXES), (SourcelessFileLoader, BYTECODE_SUFFIXES))
+_python = FileFinder.path_hook(
+    (ExtensionFileLoader, EXTENSION_SUFFIXES),  # somebody's own module beside ours
+    (SourceFileLoader, SOURCE_SUFFIXES), (SourcelessFileLoader, BYTECODE_SUFFIXES))
 _folders: dict[str, tuple[str, frozenset[str]]] = {}
 
 
@@ -36,8 +38,9 @@ class Finder:
         self.invalidate_caches = self._others.invalidate_caches
 
     def find_spec(self, name: str, target: object = None) -> ModuleSpec | None:
-        if name.rpartition(".")[2] not in self._names:
-            return self._others.find_spec(name, None)
+        own = name.rpartition(".")[2]
+        if own not in self._names:
+            return None if own == LIBRARY else self._others.find_spec(name, None)
         spec = ModuleSpec(name, ExtensionFileLoader(name, self._library), origin=self._library)
         spec.has_location = True
         return spec

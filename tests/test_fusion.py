@@ -118,13 +118,17 @@ class Fused:
         assert (worst <= 0).all(), (solver, self.mode, self.parts, worst.max(), worst.argmax())
 
 
+def error_of(handle, example, solver):
+    return (solver.error_bound(handle.device, example.problem(0))
+            + 16 * ROUNDOFF["float32"] * (example.dtype != "float64") + 2 * ROUNDOFF[example.dtype])
+
+
 def check(handle, example, solver, rng, mode=None):
     mode = int(rng.integers(MODES)) if mode is None else mode
     z, bias, norm, wide, in_place = (bool(v) for v in rng.integers(2, size=5))
     fused = Fused(example, rng, mode, z, bias, norm, wide)
     got = fused.run(handle, solver, z and in_place)
-    fused.verify(got, solver, solver.error_bound(handle.device, example.problem(0)) + 16 * ROUNDOFF["float32"]
-                 * (example.dtype != "float64") + 2 * ROUNDOFF[example.dtype])
+    fused.verify(got, solver, error_of(handle, example, solver))
 
 
 @pytest.mark.some(24, host=60)
@@ -137,6 +141,22 @@ def test_every_solver_computes_what_follows(handle, host, rng, case, dtype, layo
     assert able
     for solver in able:
         check(handle, example, solver, rng)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_additions_that_pass_the_caches(opencl_name, setting, host, rng, dtype, in_place):
+    """The device is told that its caches hold nothing; planes that keep vectors aligned and others."""
+    setting(MIOPYX_STREAM_BYTES=0)
+    solver = registry.BY_NAME["CpuImplicitGemmFwd"]
+    with miopyx.Handle(opencl_name) as handle:
+        for case in (conv_case(2, 9, 24, (16, 16), (3, 3), (1, 1)), conv_case(3, 64, 36, (12, 12)),
+                     conv_case(2, 5, 21, (7, 9), (3, 3), (1, 1))):
+            example = Example(case, dtype, "packed", rng, host)
+            if solver.why_not(handle.device, example.problem(0)) is not None:
+                pytest.skip("needs a CPU device, or double precision")
+            fused = Fused(example, rng, 3, True, True, False, True)
+            fused.verify(fused.run(handle, solver, in_place), solver, error_of(handle, example, solver))
 
 
 # Of wgmma, channels last, where 8 neighbours of y are stored at once: z comes into local memory as slices of the ring.

@@ -478,10 +478,17 @@ static inline void store_run(__global STORAGE(OUT_TYPE) *restrict out, const ACC
                              FINAL_RESULT(SCALED_RESULT(MX_JOIN(vload, VEC)(0, sums + n - VEC))));
             return;
         }
-    } else
+    } else {
+#define WITH_OLD FINAL_RESULT(SCALED_RESULT(MX_JOIN(vload, VEC)(0, sums + i)) \
+                              + (ACC)beta * TO_VEC(VLOAD(OUT_TYPE)(OLD_RESULT(OUT_TYPE, out), i)))
+#ifdef FUSED_Z /* else what was read is in the caches */
+        if (stream && BEFORE_STREAM(out) == 0)
+            for (; i + VEC <= n; i += VEC)
+                VSTREAM(OUT_TYPE)(out, i, WITH_OLD);
+#endif
         for (; i + VEC <= n; i += VEC)
-            VSTORE(OUT_TYPE)(out, i, FINAL_RESULT(SCALED_RESULT(MX_JOIN(vload, VEC)(0, sums + i))
-                                                  + (ACC)beta * TO_VEC(VLOAD(OUT_TYPE)(OLD_RESULT(OUT_TYPE, out), i))));
+            VSTORE(OUT_TYPE)(out, i, WITH_OLD);
+    }
 #endif
     for (; i < n; i++)
         STORE_ONE(OUT_TYPE, out, i, sums[i]);
@@ -504,6 +511,16 @@ NOINLINE void store_tile(__global STORAGE(OUT_TYPE) *restrict out, long plane, c
         for (int run = 0; run < t->runs; run++)
             store_run(out + t->run_to[run], result + t->run_at[run], t->run_length[run], EPILOGUE_ARGS, stream);
     }
+}
+
+/* What store_tile adds to its results: a row is a page of its own, which no processor foresees. */
+NOINLINE void fetch_tile(__global const STORAGE(OUT_TYPE) *out, long plane, int rows, const mx_tile *restrict t,
+                         EPILOGUE_PARAMS)
+{
+    for (int r = 0; r < rows; r++, out += plane)
+        for (int run = 0; run < t->runs; run++)
+            for (int i = 0; i < t->run_length[run]; i += 64 / (int)sizeof(*out))
+                MX_PREFETCH(OLD_RESULT(OUT_TYPE, out) + t->run_to[run] + i, 0);
 }
 
 /* Find `lanes` positions from `position` on, in a grid q per image: where they read, and where they write, `phases`
@@ -649,6 +666,9 @@ NOINLINE void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __glob
                 const long at = ((i - block0) * phases_together + pair) * ROWS * ALL_VECTORS;
                 if (settles)
                     settle(settled, sums + at, totals + 3 * at, ROWS * ALL_VECTORS);
+                if (last && beta != 0)
+                    fetch_tile(out + (i - block0) * ROWS * y_plane, y_plane, (int)min((long)ROWS, rows - i * ROWS), &t,
+                               EPILOGUE_ARGS);
                 for (int j = 0; j < used; j += N_VECTORS)
                     multiply(min(used - j, N_VECTORS), block > 0, sums + at + j,
                              a + (i - block0) * ROWS * all_depth + (before * channels + k0) * a_step, a_row, a_step,

@@ -150,11 +150,13 @@ def test_additions_that_pass_the_caches(opencl_name, setting, host, rng, dtype, 
     setting(MIOPYX_STREAM_BYTES=0)
     solver = registry.BY_NAME["CpuImplicitGemmFwd"]
     with miopyx.Handle(opencl_name) as handle:
+        if not handle.device.is_cpu:
+            pytest.skip("CPUs' caches are passed by stores of their own")
+        if dtype == "float64" and not handle.device.fp64:
+            pytest.skip("no double precision")
         for case in (conv_case(2, 9, 24, (16, 16), (3, 3), (1, 1)), conv_case(3, 64, 36, (12, 12)),
                      conv_case(2, 5, 21, (7, 9), (3, 3), (1, 1))):
             example = Example(case, dtype, "packed", rng, host)
-            if solver.why_not(handle.device, example.problem(0)) is not None:
-                pytest.skip("needs a CPU device, or double precision")
             fused = Fused(example, rng, 3, True, True, False, True)
             fused.verify(fused.run(handle, solver, in_place), solver, error_of(handle, example, solver))
 

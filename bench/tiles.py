@@ -91,7 +91,8 @@ class Problem:
 
     def cudnn(self, *, exact: bool = False) -> torch.Tensor:
         x, w, y = (t.float() if exact else t for t in (self.x, self.w, self.y))
-        geometry = (*(self.layer[name] for name in ("stride", "pad", "dilation")), False, (0, 0), self.layer["groups"])
+        geometry = (*(self.layer[name] for name in ("stride", "pad", "dilation")), False,
+                    (0,) * len(self.layer["pad"]), self.layer["groups"])
         if self.way == 0:
             return torch.ops.aten.convolution(x, w, None, *geometry)
         return torch.ops.aten.convolution_backward(y, x, w, None, *geometry,

@@ -54,6 +54,9 @@ cdef class Arg:
     cdef int kind, slot, width
     cdef int64_t offset
     cdef bytes value
+    cdef bytes map                       # a tensor_map_t; None but for memory that is copied by one
+
+    cdef Arg moved(self, int slot, int64_t offset)
 
 
 cdef inline Arg struct_arg(const void* value, size_t size):
@@ -63,6 +66,7 @@ cdef inline Arg struct_arg(const void* value, size_t size):
 
 cdef class Step:
     cdef readonly KernelSpec spec        # None for a host function
+    cdef readonly KernelSpec unmapped    # takes the same, with addresses for maps; None where there are no maps
     cdef host_function function
     cdef tuple args
     cdef int dims
@@ -71,7 +75,7 @@ cdef class Step:
     cdef bint choose_local               # leave the work-group to the driver
     cdef readonly int repeats            # launches, one behind the other, which ARG_TURN tells apart
 
-    cdef Step taking(self, KernelSpec spec, tuple args)
+    cdef Step taking(self, KernelSpec spec, tuple args, KernelSpec unmapped=*)
 
 
 cdef class Solution:

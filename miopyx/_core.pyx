@@ -146,6 +146,20 @@ cdef class Arg:
         return arg
 
     @staticmethod
+    def map_of(int slot, int width, bytes map not None, int64_t offset=0):
+        """The same, of which a kernel gets a tensor map (`tensor_map_t`) as one argument, where the runtime makes them
+        and the memory begins at a multiple of 16 bytes; else `Step.unmapped` takes what `slot_of` says."""
+        cdef Arg arg = Arg.slot_of(slot, width, offset)
+        arg.map = map
+        return arg
+
+    cdef Arg moved(self, int slot, int64_t offset):
+        """The same of other memory, for what `slot_of` and `map_of` make."""
+        cdef Arg arg = Arg.slot_of(slot, self.width, offset)
+        arg.map = self.map
+        return arg
+
+    @staticmethod
     def scalar_of(int number, bint wide):
         """Number 0 ... of the call's scalars, as a double if `wide`, else as a float."""
         cdef Arg arg = Arg()
@@ -178,8 +192,8 @@ cdef class Arg:
 cdef class Step:
     """A kernel launch, or a few that differ in their number alone (`repeats`), or one call of a host function."""
 
-    def __init__(self, KernelSpec spec, args, global_size, local_size=None, int repeats=1):
-        self.spec, self.args, self.repeats = spec, tuple(args), repeats
+    def __init__(self, KernelSpec spec, args, global_size, local_size=None, int repeats=1, KernelSpec unmapped=None):
+        self.spec, self.args, self.repeats, self.unmapped = spec, tuple(args), repeats, unmapped
         self.dims = len(global_size)
         self.choose_local = local_size is None
         for i in range(self.dims):
@@ -189,12 +203,12 @@ cdef class Step:
             if self.global_size[i] == 0 or not (self.choose_local or self.local_size[i]):
                 raise BadParmError("no work-items", "global_size, local_size", (tuple(global_size), local_size), ">= 1")
 
-    cdef Step taking(self, KernelSpec spec, tuple args):
-        """The same launch of another kernel with other arguments."""
+    cdef Step taking(self, KernelSpec spec, tuple args, KernelSpec unmapped=None):
+        """The same launch of another kernel, and another one without maps, with other arguments."""
         cdef Step made = Step.__new__(Step)
         cdef int i
         made.spec, made.args, made.dims, made.choose_local = spec, args, self.dims, self.choose_local
-        made.repeats = self.repeats
+        made.repeats, made.unmapped = self.repeats, unmapped
         for i in range(self.dims):
             made.global_size[i], made.local_size[i] = self.global_size[i], self.local_size[i]
         return made
@@ -292,12 +306,12 @@ cdef class Part:
                 if arg.kind == ARG_SCALAR:
                     arg = Arg.real(self.beta if arg.slot else self.alpha, arg.width == 8)
                 elif arg.kind == ARG_SLOT and arg.slot == SLOT_WORKSPACE:
-                    arg = Arg.slot_of(SLOT_WORKSPACE, arg.width, workspace + arg.offset)
+                    arg = arg.moved(SLOT_WORKSPACE, workspace + arg.offset)
                 elif arg.kind == ARG_SLOT:
                     slot, offset = self.slots[arg.slot]
-                    arg = Arg.slot_of(slot, arg.width, <int64_t> offset + arg.offset)
+                    arg = arg.moved(slot, <int64_t> offset + arg.offset)
                 args.append(arg)
-            made.append(step.taking(step.spec, tuple(args)))
+            made.append(step.taking(step.spec, tuple(args), step.unmapped))
         return made
 
 

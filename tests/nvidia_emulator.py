@@ -136,6 +136,15 @@ def _copy(m: re.Match, o: list[str]) -> str:
     return f"nv_copy({_u32(o[0])}, {_u64(o[1])}, {size}, {read});"
 
 
+def _copy_box(m: re.Match, o: list[str]) -> str:
+    """By a tensor map: its address and where the box begins; then the barrier, and the distances of im2col."""
+    name, places = _split(o[1][1:-1])
+    at = ", ".join(f"(int32_t) {_u32(one)}" for one in _each(places))
+    apart = ", ".join(_as("U16", one) for one in _each((*o, "{0}")[3]))
+    return (f"nv_copy_box({_u32(o[0])}, {_u64(name)}, (int32_t[5]) {{{at}}}, (int32_t[3]) {{{apart}}}, {_u32(o[2])}, "
+            f"{int('im2col' in m[0])}, {len(_each(places))});")
+
+
 def _atomic(o: list[str], then: str) -> str:
     return (f"{{ uint64_t *at = (uint64_t *) global_at({_u64(o[1])}, 8, \"atom\"); {_u64(o[0])} = *at; {then} }}")
 
@@ -177,6 +186,9 @@ _INSTRUCTIONS: list[tuple[str, Callable[[re.Match, list[str]], str]]] = [
     # Copies into local memory
     (r"cp\.async\.mbarrier\.arrive\.noinc\..*b64", lambda m, o: f"nv_mbarrier_arrive_copied({_u32(o[0])});"),
     (r"cp\.async\.c[ag]\.shared\.global", _copy),
+    (r"cp\.async\.bulk\.tensor\.\dd\..*complete_tx::bytes", _copy_box),
+    (r"mov\.b64", lambda m, o: f"{_u64(o[0])} = nv_parameter({int(o[1].rpartition('_param_')[2])});"),
+    (r"cvta\.param\.u64", lambda m, o: f"{_u64(o[0])} = {_u64(o[1])};"),
     (r"cp\.async\.bulk\..*complete_tx::bytes",
      lambda m, o: f"nv_copy_bulk({_u32(o[0])}, {_u64(o[1])}, {_u32(o[2])}, {_u32(o[3])});"),
     (r"cp\.async\.commit_group", lambda m, o: "nv_commit();"),
@@ -364,9 +376,12 @@ def _entry(name: str, parameters: list[str]) -> str:
     for i, parameter in enumerate(parameters):
         kind = re.match(r"ptr addrspace\(\d\)|\S+", parameter)[0]
         lines += [f"  %s{i} = getelementptr ptr, ptr %args, i64 {i}", f"  %p{i} = load ptr, ptr %s{i}"]
-        by_value = re.search(r"byval\([^)]*\)(?: align \d+)?", parameter)
-        if by_value:
-            passed.append(f"ptr {by_value[0]} %p{i}")
+        by_value = re.search(r"byval\(([^)]*)\)(?: align (\d+))?", parameter)
+        if by_value:  # the array's values are at no multiples of more than 8
+            kind, align = by_value[1], by_value[2] or 8
+            lines += [f"  %c{i} = alloca {kind}, align {align}", f"  %v{i} = load {kind}, ptr %p{i}, align 8",
+                      f"  store {kind} %v{i}, ptr %c{i}, align {align}"]
+            passed.append(f"ptr {by_value[0]} %c{i}")
         else:
             lines.append(f"  %v{i} = load {kind}, ptr %p{i}")
             passed.append(f"{kind} %v{i}")

@@ -8,7 +8,7 @@ from miopyx.runtime._buffers cimport binding_t
 from miopyx._core cimport Device, Solution, Solver, Step, host_function
 from ._handle cimport Handle, Kept
 from miopyx.problem._problem cimport Problem
-from miopyx.runtime._runtime cimport runtime_t
+from miopyx.runtime._runtime cimport runtime_t, tensor_map_t
 from miopyx.values._types cimport MX_SCALARS
 
 cdef struct slot_arg_t:
@@ -18,6 +18,7 @@ cdef struct slot_arg_t:
     int64_t offset
     uint64_t serial      # of the cl_mem that the kernel knows, 0 for none
     int64_t start        # the second argument that it knows, in elements; -1 for none
+    const tensor_map_t* map  # of the solution; NULL where the arguments are an address and a start
 
 cdef struct scalar_arg_t:
     uint32_t index
@@ -37,6 +38,8 @@ cdef struct step_t:
     int repeats
     slot_arg_t* slots
     scalar_arg_t* scalars
+    bint mapped                # some of `slots` have a map
+    step_t* unmapped           # what runs where one cannot be made; NULL until then
 
 
 cdef class Invoker(Kept):
@@ -59,7 +62,8 @@ cdef class Invoker(Kept):
     cdef bint scalars_bound
     cdef long long born                  # fork generation
 
-    cdef int _prepare(self, Handle handle, step_t* s, Step step) except -1
+    cdef int _prepare(self, Handle handle, step_t* s, Step step, bint unmapped=*) except -1
+    cdef step_t* _unmapped(self, Handle handle, int number) except NULL
     cdef int _run_host(self, Handle handle, binding_t** slots, const double* scalars) except -1
     cdef int _run_steps(self, void** slots, const double* scalars, int threads) noexcept nogil
     cdef int _run_device(self, Handle handle, binding_t** slots, const double* scalars, int first, int last) except -1

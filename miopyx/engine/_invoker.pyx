@@ -24,7 +24,7 @@ from miopyx._core cimport ARG_SLOT, ARG_TICKET, ARG_TURN, ARG_VALUE, SLOT_WORKSP
 from ._handle cimport Handle
 from miopyx.values._guard cimport add_uint64, load_flag, load_uint64, store_double, store_uint64
 from miopyx.values._lock cimport acquire, mx_lock_drop
-from miopyx.runtime._runtime cimport Program, fork_generation, require, runtime_t
+from miopyx.runtime._runtime cimport Program, fork_generation, require, runtime_t, tensor_map_t
 from miopyx.problem._problem cimport Problem
 
 from miopyx.errors import AllocFailedError, BadParmError, MIOpenNotImplementedError, UnknownError, error
@@ -91,13 +91,14 @@ cdef class Invoker(Kept):
         if self.steps == NULL:
             return
         for i in range(self.step_count):
-            if self.steps[i].kernel != NULL and self.born == fork_generation:
-                self.rt.release_kernel(self.steps[i].kernel)
-            free(self.steps[i].slots)
-            free(self.steps[i].scalars)
+            if self.steps[i].unmapped != NULL:
+                _free_step(self, self.steps[i].unmapped)
+                free(self.steps[i].unmapped)
+            _free_step(self, &self.steps[i])
         free(self.steps)
 
-    cdef int _prepare(self, Handle handle, step_t* s, Step step) except -1:
+    cdef int _prepare(self, Handle handle, step_t* s, Step step, bint unmapped=False) except -1:
+        """Make a step's kernel and set what is constant; `unmapped` is that of `step.unmapped`."""
         cdef Arg arg
         cdef Program program
         cdef const runtime_t* rt = self.rt
@@ -110,10 +111,11 @@ cdef class Invoker(Kept):
             s.global_size[i], s.local_size[i] = step.global_size[i], step.local_size[i]
         if step.spec is None:
             return 0
-        program = handle.program(step.spec)
+        spec = step.unmapped if unmapped else step.spec
+        program = handle.program(spec)
         s.ticket_index = s.turn_index = -1
         s.repeats = step.repeats
-        s.kernel = program.kernel(step.spec.entry.encode())
+        s.kernel = program.kernel(spec.entry.encode())
         s.slots = <slot_arg_t*> calloc(len(step.args), sizeof(slot_arg_t))
         s.scalars = <scalar_arg_t*> calloc(len(step.args), sizeof(scalar_arg_t))
         if s.slots == NULL or s.scalars == NULL:
@@ -136,14 +138,34 @@ cdef class Invoker(Kept):
                 self.slot[slot].width = max(self.slot[slot].width, arg.width)
                 s.slots[s.slot_count].width, s.slots[s.slot_count].offset = arg.width, arg.offset
                 s.slots[s.slot_count].start = -1
-                s.slot_count += 1
                 index += 2
+                if arg.map is not None and not unmapped:
+                    s.slots[s.slot_count].map = <const tensor_map_t*> <const char*> arg.map
+                    s.mapped = True
+                    index -= 1
+                s.slot_count += 1
             else:
                 s.scalars[s.scalar_count].index, s.scalars[s.scalar_count].width = index, arg.width
                 s.scalars[s.scalar_count].which = arg.slot
                 s.scalar_count += 1
                 index += 1
         return 0
+
+    cdef step_t* _unmapped(self, Handle handle, int number) except NULL:
+        """What runs where a tensor begins at an address that no map takes, which is rare."""
+        cdef step_t* made = self.steps[number].unmapped
+        if made == NULL:
+            made = <step_t*> calloc(1, sizeof(step_t))
+            if made == NULL:
+                raise AllocFailedError("no memory for an invoker")
+            try:
+                self._prepare(handle, made, self.solution.steps[number], True)
+            except BaseException:
+                _free_step(self, made)
+                free(made)
+                raise
+            self.steps[number].unmapped = made
+        return made
 
     cdef int _run_host(self, Handle handle, binding_t** slots, const double* scalars) except -1:
         """Run all steps.  Everything was checked before."""
@@ -188,7 +210,7 @@ cdef class Invoker(Kept):
         cdef double wide
         cdef void* event = NULL
         cdef const runtime_t* rt = self.rt
-        cdef bint new_scalars
+        cdef bint new_scalars, new, bound = True
         cdef uint64_t ticket
         cdef bint profile = load_flag(handle.profiling)
         cdef double elapsed = 0
@@ -197,9 +219,20 @@ cdef class Invoker(Kept):
         self.scalars_bound = False  # should a call below fail half way
         for i in range(first, last):
             s = &self.steps[i]
+            new = new_scalars
+            if s.mapped and not _takes_maps(s, slots):
+                # Nobody remembers which of both kernels was told the last numbers.
+                s, new, bound = self._unmapped(handle, i), True, False
             for j in range(s.slot_count):
                 a = &s.slots[j]
                 b = slots[a.slot]
+                if a.map != NULL:
+                    if b.serial == 0 or b.serial != a.serial or b.offset + a.offset != a.start:
+                        a.serial = 0
+                        require(rt, rt.set_map(s.kernel, a.index, <char*> b.ptr + b.offset + a.offset, a.map),
+                                "making a tensor map")
+                        a.serial, a.start = b.serial, b.offset + a.offset
+                    continue
                 if b.serial == 0 or b.serial != a.serial:
                     a.serial = 0
                     if b.kind == SVM_MEMORY:
@@ -213,7 +246,7 @@ cdef class Invoker(Kept):
                     start = start // a.width
                     require(rt, rt.set_arg(s.kernel, a.index + 1, sizeof(int64_t), &start), "setting an offset")
                     a.start = b.offset + a.offset
-            if new_scalars:
+            if new:
                 for j in range(s.scalar_count):
                     wide = scalars[s.scalars[j].which]
                     narrow = <float> wide
@@ -233,10 +266,29 @@ cdef class Invoker(Kept):
                     elapsed += _event_ms(rt, event)
         if last == self.step_count:
             memcpy(self.scalars, scalars, sizeof(self.scalars))
-            self.scalars_bound = True
+            self.scalars_bound = bound
         if profile:
             store_double(handle.kernel_time, elapsed)
         return 0
+
+
+cdef bint _takes_maps(const step_t* s, binding_t** slots) noexcept nogil:
+    """Whether all tensors that have a map begin at a multiple of 16 bytes."""
+    cdef int j
+    cdef const slot_arg_t* a
+    for j in range(s.slot_count):
+        a = &s.slots[j]
+        if a.map != NULL and (<uint64_t> slots[a.slot].ptr + slots[a.slot].offset + a.offset) % 16 != 0:
+            return False
+    return True
+
+
+cdef int _free_step(Invoker invoker, step_t* s) noexcept:
+    if s.kernel != NULL and invoker.born == fork_generation:
+        invoker.rt.release_kernel(s.kernel)
+    free(s.slots)
+    free(s.scalars)
+    return 0
 
 
 cdef double _event_ms(const runtime_t* rt, void* event) except? -1:

@@ -62,6 +62,12 @@ cdef struct cuda_table:
     int32_t (*cuOccupancyMaxActiveClusters)(int32_t*, void*, const launch_config*) noexcept nogil
     int32_t (*cuFuncSetAttribute)(void*, int32_t, int32_t) noexcept nogil
     int32_t (*cuPointerGetAttributes)(uint32_t, int32_t*, void**, uint64_t) noexcept nogil
+    int32_t (*cuTensorMapEncodeTiled)(void*, int32_t, uint32_t, void*, const uint64_t*, const uint64_t*,
+                                      const uint32_t*, const uint32_t*, int32_t, int32_t, int32_t,
+                                      int32_t) noexcept nogil
+    int32_t (*cuTensorMapEncodeIm2col)(void*, int32_t, uint32_t, void*, const uint64_t*, const uint64_t*,
+                                       const int32_t*, const int32_t*, uint32_t, uint32_t, const uint32_t*, int32_t,
+                                       int32_t, int32_t, int32_t) noexcept nogil
 
 cdef cuda_table cu
 cdef runtime_t cuda

@@ -14,7 +14,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from posix.dlfcn cimport RTLD_NOW, dlopen, dlsym
 
-from ._runtime cimport fork_generation
+from ._runtime cimport fork_generation, tensor_map_t
 from miopyx.values._args cimport to_int64
 from miopyx.values._guard cimport add_int, mx_guard_lock, mx_guard_unlock
 
@@ -33,6 +33,13 @@ cdef enum:
     CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14
     CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2
     CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4
+    CU_TENSOR_MAP_DATA_TYPE_UINT16 = 1
+    CU_TENSOR_MAP_INTERLEAVE_NONE = 0
+    CU_TENSOR_MAP_SWIZZLE_128B = 3
+    CU_TENSOR_MAP_L2_PROMOTION_L2_128B = 2
+    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0
+    MAP_BYTES = 128
+    MAP_ALIGNMENT = 64
     PORTABLE_CLUSTER = 8         # groups
     COOPERATIVE = -1             # in kernel_t.together
     LOG_BYTES = 8192
@@ -50,7 +57,7 @@ ENTRY_POINTS = (
     b"cuEventDestroy_v2", b"cuMemAlloc_v2", b"cuMemFree_v2", b"cuMemsetD8Async", b"cuMemcpyHtoDAsync_v2",
     b"cuMemcpyDtoHAsync_v2", b"cuModuleLoadDataEx", b"cuModuleUnload", b"cuModuleGetFunction", b"cuFuncGetAttribute",
     b"cuLaunchKernel", b"cuLaunchKernelEx", b"cuOccupancyMaxActiveClusters",
-    b"cuFuncSetAttribute", b"cuPointerGetAttributes",
+    b"cuFuncSetAttribute", b"cuPointerGetAttributes", b"cuTensorMapEncodeTiled", b"cuTensorMapEncodeIm2col",
 )
 assert len(ENTRY_POINTS) * sizeof(void*) == sizeof(cuda_table)
 
@@ -92,6 +99,7 @@ cdef int _load(str path) except -1:
     check(table.cuInit(0), "cuInit")
     cu = table
     cuda.release_kernel, cuda.set_arg, cuda.set_svm = _release_kernel, _set_arg, NULL
+    cuda.set_map = _set_map
     cuda.enqueue, cuda.elapsed, cuda.finish = _enqueue, _elapsed, _finish
     cuda.retain_queue, cuda.release_queue = _retain_queue, _release_queue
     cuda.allocate, cuda.retain, cuda.release, cuda.fail = _allocate, NULL, _release, check
@@ -646,6 +654,32 @@ cdef int32_t _set_arg(void* kernel, uint32_t index, size_t size, const void* val
     memcpy(k.pointers[index], value, size)
     k.missing &= ~(<uint64_t> 1 << index)
     return 0
+
+
+cdef int32_t _set_map(void* kernel, uint32_t index, const void* address, const tensor_map_t* map) noexcept nogil:
+    cdef char[MAP_BYTES + MAP_ALIGNMENT] room
+    cdef void* made = <void*> ((<uintptr_t> &room[0] + MAP_ALIGNMENT - 1) // MAP_ALIGNMENT * MAP_ALIGNMENT)
+    cdef uint64_t[5] lens
+    cdef uint64_t[5] strides
+    cdef uint32_t[5] box
+    cdef uint32_t[5] steps
+    cdef int32_t code
+    cdef int i
+    for i in range(map.rank):
+        lens[i], box[i], steps[i] = map.len[i], map.box[i], map.step[i]
+        if i > 0:
+            strides[i - 1] = map.stride[i]
+    if map.im2col:
+        code = cu.cuTensorMapEncodeIm2col(
+            made, CU_TENSOR_MAP_DATA_TYPE_UINT16, map.rank, <void*> address, lens, strides, map.lower, map.upper, box[0],
+            box[1], steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+            CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
+    else:
+        code = cu.cuTensorMapEncodeTiled(
+            made, CU_TENSOR_MAP_DATA_TYPE_UINT16, map.rank, <void*> address, lens, strides, box, steps,
+            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
+    return _set_arg(kernel, index, MAP_BYTES, made) if code == 0 else code
 
 
 cdef struct event_t:

@@ -78,6 +78,7 @@ cdef int _load(str extension_path) except -1:
         slot[i] = _symbol(lib, name, name != b"clSetKernelArgSVMPointer")
     # What fits the contract as it is, and below what does not.
     opencl.set_arg, opencl.set_svm = cl.clSetKernelArg, cl.clSetKernelArgSVMPointer
+    opencl.set_map = NULL
     opencl.release_kernel, opencl.finish = cl.clReleaseKernel, cl.clFinish
     opencl.retain_queue, opencl.release_queue = cl.clRetainCommandQueue, cl.clReleaseCommandQueue
     opencl.retain, opencl.release = cl.clRetainMemObject, cl.clReleaseMemObject

@@ -1,6 +1,20 @@
 """What the spine needs of whatever launches kernels: one table of functions, which OpenCL and CUDA's driver fill."""
 
-from libc.stdint cimport int32_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
+
+# How a kernel's bulk copies go through a tensor of 16 bits, with axis 0 contiguous: boxes of `box` elements, or, im2col,
+# box[0] channels of box[1] pixels, which step by step go through each image from `lower` to its lengths + `upper` along
+# the axes between channels and images.  128-byte swizzle, zeros outside; boxes have 64 elements of axis 0.
+cdef struct tensor_map_t:
+    int32_t rank             # at most 5
+    bint im2col
+    int64_t len[5]
+    int64_t stride[5]        # bytes, multiples of 16; axis 0's is not looked at
+    int32_t box[5]           # at most 256 each
+    int32_t lower[3]
+    int32_t upper[3]
+    int32_t step[5]          # the traversal strides of im2col, at most 8
+
 
 # Functions that return an int return 0, or the runtime's own code, which `fail` makes an exception of.  An event is
 # what `enqueue` makes where it is given a place for one; `elapsed` waits for it, gives its milliseconds and releases
@@ -8,6 +22,8 @@ from libc.stdint cimport int32_t, uint32_t
 cdef struct runtime_t:
     int32_t (*release_kernel)(void* kernel) noexcept nogil
     int32_t (*set_arg)(void* kernel, uint32_t index, size_t size, const void* value) noexcept nogil
+    # A map of a tensor at a multiple of 16 bytes, as one argument of 128 bytes; NULL where there is none.
+    int32_t (*set_map)(void* kernel, uint32_t index, const void* address, const tensor_map_t* map) noexcept nogil
     int32_t (*set_svm)(void* kernel, uint32_t index, const void* address) noexcept nogil  # NULL where there is none
     int32_t (*enqueue)(void* queue, void* kernel, uint32_t dims, const size_t* global_size, const size_t* local_size,
                        void** event) noexcept nogil

@@ -15,6 +15,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "tensor_map.h"
+
 #define API __attribute__((visibility("default")))
 enum { INVALID = 1, NO_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_CONTEXT = 201,
        BAD_HANDLE = 400, NOT_FOUND = 500 };
@@ -365,6 +367,49 @@ API int cuFuncSetAttribute(thing *function, int attribute, int value) {
     NOTE("%d %d", attribute, value);
     NEED(function->kind == FUNCTION, BAD_HANDLE);
     return attribute == 14 ? 0 : INVALID;
+}
+/* With the limits that CUDA's manual states for 16 bits, no interleaving and a swizzle of 128 bytes. */
+static int make_map(tensor_map_argument *made, int type, uint32_t rank, void *address, const uint64_t *len,
+                    const uint64_t *stride, const uint32_t *box, const int *lower, const int *upper, const uint32_t *step,
+                    int interleave, int swizzle) {
+    const int most = rank == 4 ? 128 : 16;
+    tensor_map *m = calloc(1, sizeof *m); /* as long as the process: maps are copied freely */
+    NEED((uintptr_t) made % 64 == 0 && type == 1 && (uintptr_t) address % 16 == 0 && interleave == 0 && swizzle == 3, INVALID);
+    NEED(rank >= (lower ? 4 : 2) && rank <= 5 && box[0] * 2 == 128, INVALID);
+    m->address = (uintptr_t) address, m->rank = rank, m->im2col = lower != NULL;
+    for (uint32_t i = 0; i < rank; i++) {
+        NEED(len[i] && len[i] <= 1ull << 32 && step[i] && step[i] <= 8, INVALID);
+        m->len[i] = len[i], m->step[i] = step[i];
+        if (i < (lower ? 2 : rank)) {
+            NEED(box[i] && box[i] <= (lower ? 1024 : 256), INVALID);
+            m->box[i] = box[i];
+        }
+        if (i) {
+            NEED(stride[i - 1] % 16 == 0 && stride[i - 1] < 1ull << 40, INVALID);
+            m->stride[i] = stride[i - 1];
+        }
+        if (lower && i && i < rank - 1) {
+            NEED(lower[i - 1] >= -most && lower[i - 1] < most && upper[i - 1] >= -most && upper[i - 1] < most, INVALID);
+            m->lower[i - 1] = lower[i - 1], m->upper[i - 1] = upper[i - 1];
+        }
+    }
+    made->mark = TENSOR_MAP_MARK, made->map = m;
+    return 0;
+}
+API int cuTensorMapEncodeTiled(void *made, int type, uint32_t rank, void *address, const uint64_t *len,
+                               const uint64_t *stride, const uint32_t *box, const uint32_t *step, int interleave,
+                               int swizzle, int promotion, int fill) {
+    NOTE("%p", address);
+    (void) promotion, (void) fill;
+    return make_map(made, type, rank, address, len, stride, box, NULL, NULL, step, interleave, swizzle);
+}
+API int cuTensorMapEncodeIm2col(void *made, int type, uint32_t rank, void *address, const uint64_t *len,
+                                const uint64_t *stride, const int *lower, const int *upper, uint32_t channels,
+                                uint32_t pixels, const uint32_t *step, int interleave, int swizzle, int promotion, int fill) {
+    const uint32_t box[2] = {channels, pixels};
+    NOTE("%p", address);
+    (void) promotion, (void) fill;
+    return make_map(made, type, rank, address, len, stride, box, lower, upper, step, interleave, swizzle);
 }
 API int cuPointerGetAttributes(unsigned count, int *attributes, void **values, uint64_t address) {
     range *r = find(address);

@@ -247,6 +247,61 @@ static void nv_copy_bulk(uint32_t to, uint64_t from, uint32_t bytes, uint32_t ba
     complete(b);
 }
 
+/* Copies by tensor maps, as libcuda_stub.c makes them: 16 bits, rows of 128 bytes, swizzled. */
+#include "tensor_map.h"
+static uint64_t nv_parameter(int number) { return (uint64_t)kernel_arguments[number]; }
+static void nv_copy_box(uint32_t to, uint64_t map_at, const int32_t *place, const int32_t *apart, uint32_t barrier_at,
+                        int im2col, int rank)
+{
+    const tensor_map *m = ((const tensor_map_argument *)map_at)->map;
+    int32_t at[5], low, high;
+    uint32_t rows = 1;
+    if (((const tensor_map_argument *)map_at)->mark != TENSOR_MAP_MARK)
+        fail("cp.async.bulk.tensor: no map");
+    if (m->im2col != im2col || m->rank != rank || to % 1024)
+        fail("cp.async.bulk.tensor: a map of rank %d for one of %d, to %#x", m->rank, rank, to);
+    for (int axis = 1; axis < (im2col ? 2 : rank); axis++)
+        rows *= m->box[axis];
+    memcpy(at, place, sizeof at);
+    for (int axis = 1; im2col && axis < rank - 1; axis++)
+        if (at[axis] < m->lower[axis - 1] || at[axis] >= (int32_t)m->len[axis] + m->upper[axis - 1] || apart[axis - 1] < 0
+            || apart[axis - 1] >= (rank == 4 ? 256 : 32))
+            fail("cp.async.bulk.tensor: begins at %d of axis %d, %d apart", at[axis], axis, apart[axis - 1]);
+    for (uint32_t row = 0; row < rows; row++) {
+        uint64_t from = m->address;
+        int inside = 1;
+        for (int axis = 1; axis < rank; axis++) {
+            const int64_t i = at[axis] + (im2col && axis < rank - 1 ? apart[axis - 1] : 0);
+            inside &= i >= 0 && i < (int64_t)m->len[axis];
+            from += i * m->stride[axis];
+        }
+        for (int i = 0; i < (int)m->box[0]; i++) {
+            uint32_t target = to + row * 128 + i * 2;
+            const int64_t column = (int64_t)at[0] + i;
+            target ^= (target >> 7 & 7) << 4;
+            *(uint16_t *)local_at(target, 2) =
+                inside && column >= 0 && column < (int64_t)m->len[0]
+                    ? *(uint16_t *)global_at(from + 2 * column, 2, "cp.async.bulk.tensor") : 0;
+        }
+        /* The next row: of a box, or the next pixel. */
+        for (int axis = 1; axis < rank; axis++) {
+            if (im2col && axis == rank - 1) {
+                at[axis]++;
+                break;
+            }
+            low = im2col ? m->lower[axis - 1] : place[axis];
+            high = im2col ? (int32_t)m->len[axis] + m->upper[axis - 1] : place[axis] + (int32_t)m->box[axis];
+            at[axis] += im2col ? m->step[axis] : 1;
+            if (at[axis] < high)
+                break;
+            at[axis] = low;
+        }
+    }
+    mbarrier *b = mbarrier_at(barrier_at);
+    b->bytes -= rows * 128;
+    complete(b);
+}
+
 /* Barriers */
 static void nv_named_barrier(uint32_t which, int size, const char *what)
 {

@@ -83,7 +83,8 @@ cdef Step _fused(Step step, const mx_conv_problem* p, const mx_tensor* y, int ou
         args.append(Arg.scalar_of(FUSED_EPSILON, wide))
     for slot in range(3):
         args.append(Arg.scalar_of(FUSED_ALPHA + slot, wide))
-    return step.taking(step.spec.defining(defines), tuple(args))
+    return step.taking(step.spec.defining(defines), tuple(args),
+                       None if step.unmapped is None else step.unmapped.defining(defines))
 
 
 cdef Step _alone(Step step, int output, int64_t moved):
@@ -94,9 +95,9 @@ cdef Step _alone(Step step, int output, int64_t moved):
         if arg.kind == ARG_SCALAR:
             arg = Arg.real(0 if arg.slot == BETA else 1, arg.width == 8)
         elif arg.kind == ARG_SLOT and arg.slot == output and moved >= 0:
-            arg = Arg.slot_of(SLOT_WORKSPACE, arg.width, moved + arg.offset)
+            arg = arg.moved(SLOT_WORKSPACE, moved + arg.offset)
         args.append(arg)
-    return step.taking(step.spec, tuple(args))
+    return step.taking(step.spec, tuple(args), step.unmapped)
 
 
 cdef Step _launch(Device dev, const mx_tensor* y, int output, int64_t moved):

@@ -60,6 +60,10 @@
 #ifndef X_THROUGH_L1 /* 1: x comes through the L1, since taps share much of it */
 #define X_THROUGH_L1 0
 #endif
+#ifndef TENSOR_MAPS /* 1: one work-item copies, by maps of x and w; `reduced` and `channels` are multiples of 64, PHASES is 1,
+                     * without W_TRANSPOSED there are multiples of 32 filters, and neither z nor a bias is a slice */
+#define TENSOR_MAPS 0
+#endif
 #ifndef FLAT /* 1: one tap without stride or padding, and x without gaps between pixels; not X_TRANSPOSED */
 #define FLAT 0
 #endif
@@ -144,6 +148,9 @@
 #define RUN_ROWS_AT_ONCE (128 / RUNS)
 
 #include "conv/nvidia/hopper_tiles.h"
+#if TENSOR_MAPS
+#include "conv/nvidia/tensor_maps.h"
+#endif
 
 /* z (include/epilogue.h) as slices of the ring behind those of its tile, where 16 bytes of it are 8 neighbours of y.  The
  * ring has more stages than these and a bias take, so that a warpgroup whose turn it is never waits for a stage's parity
@@ -188,7 +195,11 @@
 #endif
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper(
+#if TENSOR_MAPS
+    const mx_tensor_map x_map, const mx_tensor_map w_map,
+#else
     __global const MX_OPERAND *restrict X, long x_offset, __global const MX_OPERAND *restrict W, long w_offset,
+#endif
     __global MX_STORED *restrict Y, long y_offset, const MX_PROBLEM MX_GIVEN, const mx_nv_tiles order, const float alpha,
     const float beta
 #if SCALED
@@ -214,14 +225,16 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     const int item = get_local_id(0), lane = item & 31, role = item >> 7;
     const int tiles = PHASES * order.tiles;
 
-    X += x_offset;
-    W += w_offset + g.w_first;
     Y += y_offset + g.y_first;
 #if SCALED
     roots += roots_offset;
 #endif
-    const bool aligned = (((ulong)X & (2 * X_RUN - 1)) | ((ulong)W & 15)) == 0;
     const uint shared = mx_shared(stages);
+    int copy_tile = get_group_id(0); /* what is copied next */
+#if !TENSOR_MAPS
+    X += x_offset;
+    W += w_offset + g.w_first;
+    const bool aligned = (((ulong)X & (2 * X_RUN - 1)) | ((ulong)W & 15)) == 0;
 
     /* Copies: always chunk item % 8 of rows item / 8 + i * ROWS_AT_ONCE. */
     const int chunk = item & 7, row0 = (item & 127) >> 3;
@@ -250,7 +263,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #endif
     int w_base, filters_left;
     bool has_filters = false;
-    int copy_tile = get_group_id(0), c, tap_h, tap_w; /* what is copied next */
+    int c, tap_h, tap_w; /* likewise */
 
 #if AXES == 3
     int tap_d = 0;
@@ -444,10 +457,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     }
     const uint z_to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 1) << 2) << 4);
 #endif
+#endif
 
     const uint full = mx_shared(barriers), empty = full + 8 * STAGES, turn = empty + 8 * STAGES;
     if (item == 0) {
-        mx_ring_begin(full, STAGES, 128, PING_PONG ? 4 : 4 * CONSUMERS);
+        mx_ring_begin(full, STAGES, TENSOR_MAPS ? 1 : 128, PING_PONG ? 4 : 4 * CONSUMERS);
         mx_barrier_begin(turn, 4);
         mx_barrier_begin(turn + 8, 4);
     }
@@ -460,6 +474,53 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         MX_WG_FEWER(PRODUCER_REGISTERS);
 #endif
         int stage = 0, parity = 1;
+#if TENSOR_MAPS
+        ulong x_map_at, w_map_at;
+        MX_PARAMETER_AT(x_map_at, "conv_nvidia_hopper", "0");
+        MX_PARAMETER_AT(w_map_at, "conv_nvidia_hopper", "1");
+        if (item > 128 * CONSUMERS)
+            copy_tile = tiles;
+        bool has_filters = false;
+        for (; copy_tile < tiles; copy_tile += get_num_groups(0)) {
+            const mx_nv_tile own = mx_tile(copy_tile, &order);
+            const mx_pixel pixel = mx_pixel_of(own.m0, &MX_GIVEN);
+            const int slices_all = SLICES(own);
+            int c = 0, tap_d = 0, tap_h = 0, tap_w = 0;
+            for (int slice = 0; slice < slices_all; slice++) {
+                const uint at = shared + stage * STAGE_BYTES, arrived = full + 8 * stage;
+                const uint w_at = shared + (RESIDENT ? RING_BYTES + slice * W_BYTES : stage * STAGE_BYTES + BP * ROW_BYTES);
+                const int column = MX_TAP_IN_W(tap_d, tap_h, tap_w);
+                mx_barrier_wait(empty + 8 * stage, parity);
+                mx_barrier_expect(arrived, BP * ROW_BYTES + (has_filters ? 0 : W_BYTES));
+                MX_COPY_PIXELS(at, x_map_at, own.group * g.reduced + c, pixel, mx_tap_of(tap_d, tap_h, tap_w, &g), arrived);
+                if (!has_filters) {
+#if W_TRANSPOSED
+#pragma unroll
+                    for (int b = 0; b < BF / 64; b++)
+                        MX_COPY_ROWS(w_at + b * BLOCK_BYTES, w_map_at, column + own.n0 + b * 64,
+                                     own.group * g.reduced + c, arrived);
+#elif PERMUTE_FILTERS
+                    MX_COPY_ROW_BLOCKS(w_at, w_map_at, column + c, (own.group * g.filters + own.n0) / 32, arrived);
+#else
+                    MX_COPY_ROWS(w_at, w_map_at, column + c, own.group * g.filters + own.n0, arrived);
+#endif
+                }
+#if TAPS_INNER
+                if (MX_NEXT_TAP(tap_d, tap_h, tap_w))
+                    c += DEPTH;
+#else
+                c += DEPTH;
+                if (c == g.reduced) {
+                    c = 0;
+                    MX_NEXT_TAP(tap_d, tap_h, tap_w);
+                }
+#endif
+                if (++stage == STAGES)
+                    stage = 0, parity ^= 1;
+            }
+            has_filters = RESIDENT;
+        }
+#else
 #if PRODUCERS > 1
         int turn_of = CONSUMERS; /* the producer of the next slice */
 #endif
@@ -531,6 +592,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             }
 #endif
         }
+#endif
     } else {
 #if MANY_SUMS
         MX_WG_MORE(CONSUMER_REGISTERS);

@@ -3,6 +3,9 @@
  */
 #include "conv/nvidia/taps.h"
 
+#ifndef TENSOR_MAPS /* 1: one work-item copies, by maps of the tensors */
+#define TENSOR_MAPS 0
+#endif
 #define ROWS_AT_ONCE 16 /* of the 128 work-items that copy */
 #define BLOCK_BYTES (64 * ROW_BYTES) /* 64 rows of any kind */
 
@@ -47,6 +50,12 @@
 /* A number that the compiler knows nothing of, so that it does not keep its multiples in registers. */
 #define MX_OPAQUE(number) asm volatile("" : "+r"(number))
 
+#if TENSOR_MAPS /* such copies are of the proxy that wgmma reads by */
+#define MX_SLICE_PUBLISH()
+#else
+#define MX_SLICE_PUBLISH MX_WG_PUBLISH
+#endif
+
 /* Each of a work-item's sums. */
 #define MX_EACH_SUM_OF_GROUP(i, j)                           \
     _Pragma("unroll") for (int i = 0; i < WG_ROWS; i++)      \
@@ -58,7 +67,7 @@
 #define MX_MULTIPLY_SLICES(sums, count)                                                                               \
     for (int slice = 0; slice < (count); slice++) {                                                                   \
         mx_barrier_wait(full + 8 * stage, parity);                                                                     \
-        MX_WG_PUBLISH();                                                                                              \
+        MX_SLICE_PUBLISH();                                                                                           \
         MX_WG_FENCE();                                                                                                \
         _Pragma("unroll") for (int k = 0; k < 4; k++)                                                                 \
             _Pragma("unroll") for (int i = 0; i < WG_ROWS; i++)                                                       \

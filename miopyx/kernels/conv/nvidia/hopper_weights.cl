@@ -60,6 +60,9 @@
 #ifndef WHOLE /* 1: needs DIRECT; without it all tiles are whole then */
 #define WHOLE 0
 #endif
+#ifndef TENSOR_MAPS /* 1: one work-item copies, by maps of x and dy; `reduced` and `channels` are multiples of 64 then */
+#define TENSOR_MAPS 0
+#endif
 #ifndef X_THROUGH_L1 /* 1: x comes through the L1, since taps share much of it */
 #define X_THROUGH_L1 0
 #endif
@@ -70,6 +73,9 @@
 #define X_RUN (CONTIGUOUS_PIXELS == 4 ? 4 : 8)
 #include "conv/nvidia/hopper.h"
 #include "conv/nvidia/places.h"
+#if TENSOR_MAPS
+#include "conv/nvidia/tensor_maps.h"
+#endif
 
 #define Y_BLOCKS (BM / 64)
 #define X_BLOCKS ((BN + 63) / 64)
@@ -129,7 +135,11 @@ static inline void mx_store_weights(float (*sums)[WN / 2], __global ushort *to, 
 #endif
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper_weights(
+#if TENSOR_MAPS
+    const mx_tensor_map x_map, const mx_tensor_map y_map,
+#else
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict Y, long y_offset,
+#endif
     __global float *restrict partial, long partial_offset, const MX_PROBLEM MX_GIVEN, const int split_slices
 #if TOGETHER
     , const int splits
@@ -171,17 +181,60 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #define IS_WHOLE true
 #endif
 
+#if !TENSOR_MAPS
     X += x_offset;
     Y += y_offset;
+#endif
     const uint shared = mx_shared(stages), full = mx_shared(barriers), empty = full + 8 * STAGES;
     if (item == 0)
-        mx_ring_begin(full, STAGES, 128, 4 * CONSUMERS);
+        mx_ring_begin(full, STAGES, TENSOR_MAPS ? 1 : 128, 4 * CONSUMERS);
     barrier(CLK_LOCAL_MEM_FENCE);
 
     if (role == CONSUMERS) {
 #if MANY_SUMS
         MX_WG_FEWER(PRODUCER_REGISTERS);
 #endif
+#if TENSOR_MAPS
+        if (item > 128 * CONSUMERS)
+            left = 0;
+        ulong x_map_at, y_map_at;
+        MX_PARAMETER_AT(x_map_at, "conv_nvidia_hopper_weights", "0");
+        MX_PARAMETER_AT(y_map_at, "conv_nvidia_hopper_weights", "1");
+        int stage = 0, parity = 1;
+        for (; left > 0; tile++, first = 0) {
+            const int own = PERSISTENT ? min(left, slices - first) : left, end = first + own * SLICE_STEP;
+            const int group = tile / (down * across), m0 = tile % down * BM, n0 = tile / down % across * BN;
+            const int filter = group * g.filters + m0, blocks = (min(columns - n0, BN) + 63) / 64;
+            int channel[X_BLOCKS], tap_of[X_BLOCKS];
+            left -= own;
+#pragma unroll
+            for (int b = 0; b < X_BLOCKS; b++) {
+                const int column = n0 + b * 64, tap = column / g.reduced, row = tap / g.taps_w;
+#if AXES == 3
+                const int tap_d = row / MX_ROW(g.taps_h), tap_h = row - tap_d * MX_ROW(g.taps_h);
+#else
+                const int tap_d = 0, tap_h = row;
+#endif
+                channel[b] = group * g.reduced + column - tap * g.reduced;
+                tap_of[b] = mx_tap_of(tap_d, tap_h, tap - row * g.taps_w, &g);
+            }
+            for (int slice = first; slice < end; slice += SLICE_STEP) {
+                const mx_pixel pixel = mx_pixel_of(slice * DEPTH, &MX_GIVEN);
+                const uint at = shared + stage * STAGE_BYTES, arrived = full + 8 * stage;
+                mx_barrier_wait(empty + 8 * stage, parity);
+                mx_barrier_expect(arrived, (Y_BLOCKS + blocks) * BLOCK_BYTES);
+#pragma unroll
+                for (int b = 0; b < Y_BLOCKS; b++)
+                    MX_COPY_ROWS(at + b * BLOCK_BYTES, y_map_at, filter + b * 64, slice * DEPTH, arrived);
+#pragma unroll
+                for (int b = 0; b < X_BLOCKS; b++)
+                    if (b < blocks)
+                        MX_COPY_PIXELS(at + (Y_BLOCKS + b) * BLOCK_BYTES, x_map_at, channel[b], pixel, tap_of[b], arrived);
+                if (++stage == STAGES)
+                    stage = 0, parity ^= 1;
+            }
+        }
+#else
         /* Always run item % RUNS of every block, of rows item / RUNS + i * RUN_ROWS_AT_ONCE. */
         const bool aligned = (((ulong)X | (ulong)Y) & (2 * X_RUN - 1)) == 0;
         const int run = item % RUNS, row0 = (item & 127) / RUNS, chunk = run * 8 / RUNS;
@@ -298,6 +351,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                     stage = 0, parity ^= 1;
             }
         }
+#endif
     } else {
 #if MANY_SUMS
         MX_WG_MORE(CONSUMER_REGISTERS);

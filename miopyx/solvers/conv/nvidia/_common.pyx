@@ -74,14 +74,13 @@ cdef class _RunsOffer(ConvOffer):
         args = []
         for arg in step.args:
             if arg.kind == ARG_SLOT and arg.slot == SLOT_X:
-                arg = Arg.slot_of(SLOT_X, arg.width, arg.offset + first * p.x.stride[0] * type_size(<int> p.x.type))
+                arg = arg.moved(SLOT_X, arg.offset + first * p.x.stride[0] * type_size(<int> p.x.type))
             elif arg.kind == ARG_SLOT and arg.slot == SLOT_Y:
-                arg = Arg.slot_of(SLOT_Y, arg.width, arg.offset + first * p.y.stride[0] * type_size(<int> p.y.type))
+                arg = arg.moved(SLOT_Y, arg.offset + first * p.y.stride[0] * type_size(<int> p.y.type))
             elif arg.kind == ARG_SCALAR and arg.slot == 1 and first > 0 and p.direction == MX_BACKWARD_WEIGHTS:
                 arg = Arg.real(1, arg.width == 8)
             args.append(arg)
-        return Step(step.spec, args, [step.global_size[i] for i in range(step.dims)],
-                    None if step.choose_local else [step.local_size[i] for i in range(step.dims)])
+        return step.taking(step.spec, tuple(args), step.unmapped)
 
     cdef void cost_terms(self, double* terms) noexcept:
         cdef mx_conv_problem run = _images_of(self.p, self.images)

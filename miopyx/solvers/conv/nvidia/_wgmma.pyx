@@ -17,6 +17,7 @@ from ._common cimport (
     ALIGN, LONGEST, WGMMA_PEAK, both, deep as in_depth, divisor, has_wgmma, is_volume, mx_divisor, mx_nv_conv,
     mx_nv_volume, plane_rows, set_grid, set_packed_w, set_taps, volume,
 )
+from ._tensor_maps cimport has_maps, map_filters, map_pixels, map_result, mapped
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
     ctypedef struct mx_nv_rows:
@@ -393,7 +394,8 @@ cdef dict _merged(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* 
     return {"MERGED": r.filters, "MERGED_D": p.step[0], "MERGED_H": p.step[1], "MERGED_W": p.step[2]}
 
 
-cdef Arg _volume(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, const mx_nv_conv* whole):
+cdef mx_nv_volume _volume(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g,
+                          const mx_nv_conv* whole) noexcept nogil:
     """`g` of a volume, with the strides along its depth; `whole` is g before the phases of the stride."""
     cdef mx_nv_volume v
     v.conv, v.by_plane = g[0], divisor(g.p & 0xffff)
@@ -404,7 +406,7 @@ cdef Arg _volume(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g
         v.w_d *= <int> (p.step[0] // gcd(p.step[0], p.dilation[0]))
     if g.filters != whole.filters:  # phases of the stride
         v.w_d = g.w_h * (g.taps_h & 0xffff)
-    return struct_arg(&v, sizeof(v))
+    return v
 
 
 cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases=1):
@@ -443,8 +445,29 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
         **({"PRODUCERS": producers} if producers > 1 else {}),
     )
     cdef mx_nv_conv unphased = operands(p, r)
-    return Step(spec, hopper_args(p, r, g, &unphased, phases, &CHOICES[chosen]) + _roots(r),
-                (best.groups * threads,), (threads,))
+    args = hopper_args(p, r, g, &unphased, phases, &CHOICES[chosen]) + _roots(r)
+    cdef KernelSpec unmapped = None
+    if phases == 1 and p.fused.parts == 0 and not r.narrow.used and not r.x_pixels and (last or not r.scaled):
+        maps = _maps(dev, p, r, g, &unphased, &CHOICES[chosen], last)
+        if maps is not None:
+            spec, unmapped = spec.defining("-D TENSOR_MAPS=1"), spec
+            args = (mapped(args[0], maps[0]), mapped(args[1], maps[1])) + args[2:]
+    return Step(spec, args, (best.groups * threads,), (threads,), 1, unmapped)
+
+
+cdef tuple _maps(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, const mx_nv_conv* whole,
+                 const choice_t* c, bint last):
+    """Maps of x and w for tiles of a choice, None where there are none."""
+    cdef mx_nv_volume v
+    if not has_maps(dev):
+        return None
+    if g.p >> 16:
+        v = _volume(p, r, g, whole)
+    else:
+        v.x_d = v.w_d = 0
+    x = map_pixels(g, v.x_d, c.pixels)
+    w = None if x is None else map_filters(g, v.w_d, r.w_transposed, last and not r.w_transposed, c.filters)
+    return None if w is None else (x, w)
 
 
 cdef tuple hopper_args(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, const mx_nv_conv* whole, int phases,
@@ -452,9 +475,11 @@ cdef tuple hopper_args(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g
     """What conv/nvidia/hopper.cl takes for tiles of a choice: the kernel has room for the phases that there are."""
     cdef int64_t down = up(g.pixels, c.pixels) // c.pixels, across = up(g.filters, c.filters) // c.filters
     cdef mx_nv_tiles order = order_of_tiles(g, phases, down, across)
+    cdef mx_nv_volume v
     args = operand_args(r, g)
     if g.p >> 16:
-        args = args[:3] + (_volume(p, r, g, whole),) + args[4:]
+        v = _volume(p, r, g, whole)
+        args = args[:3] + (struct_arg(&v, sizeof(v)),) + args[4:]
     return args[:4] + (struct_arg(&order, sizeof(order) - (MAX_PHASES - phases) * sizeof(mx_nv_phase)),) + args[4:]
 
 
@@ -1032,7 +1057,7 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
             steps.append(_gather_pixels(dev, p, &read, s.x_offset))
             read = _gathered(&read)
         steps += pack_for_split_k(&read, &s, &g)
-        steps.append(multiply_weights(&read, &s, &g))
+        steps.append(multiply_weights(dev, &read, &s, &g))
         if _adds_up(&s):
             steps.append(sum_tiles_of(&read, &s))
         return Solution(steps, s.workspace)
@@ -1042,9 +1067,10 @@ cdef dict _direct(const split_k_t* s):
     return {"DIRECT": 1, **({"WHOLE": 1} if s.whole else {})} if s.direct else {}
 
 
-cdef Step multiply_weights(const mx_conv_problem* p, const split_k_t* s, const mx_nv_conv* g):
+cdef Step multiply_weights(Device dev, const mx_conv_problem* p, const split_k_t* s, const mx_nv_conv* g):
     cdef const tile_t* tile = &TILES[s.tile]
     cdef mx_nv_volume v
+    v.x_d = v.y_d = 0
     # Where all taps are along the depth there is little to multiply, and planes are read again late.
     cdef bint together = (g.taps_h >> 16 > 1 and (g.taps_h & 0xffff) * g.taps_w == 1 and s.splits > 1
                           and 2 * elements_of(&p.x) > _most_read_again)
@@ -1067,7 +1093,13 @@ cdef Step multiply_weights(const mx_conv_problem* p, const split_k_t* s, const m
         args += (Arg.slot_of(SLOT_W, 2), Arg.int32(stride_of(&p.w, 0)), Arg.alpha(False), Arg.beta(False))
     if s.whole:
         args += (Arg.int32(s.whole),)
-    return Step(spec, args, (tile.threads * s.groups,), (tile.threads,))
+    cdef KernelSpec unmapped = None
+    if not s.narrow.used and not s.contiguous_pixels and tile.across % 64 == 0 and has_maps(dev):
+        x, y = map_pixels(g, v.x_d, SLICE), map_result(g, v.y_d)
+        if x is not None and y is not None:
+            spec, unmapped = spec.defining("-D TENSOR_MAPS=1"), spec
+            args = (mapped(args[0], x), mapped(args[1], y)) + args[2:]
+    return Step(spec, args, (tile.threads * s.groups,), (tile.threads,), 1, unmapped)
 
 
 cdef Step sum_tiles_of(const mx_conv_problem* p, const split_k_t* s):

@@ -1,0 +1,112 @@
+"""Tensor maps of a convolution's operands (TMA, compute capability 9.0), for kernels that copy by them.
+
+Only CUDA's driver makes maps, since they hold an address.  Functions return None where no map says how a tensor lies.
+"""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from miopyx._core cimport Arg, Device
+from miopyx.runtime._runtime cimport tensor_map_t
+from ._common cimport both, mx_nv_conv
+
+cdef enum:
+    ROW = 64               # numbers of 16 bits of a row of local memory
+    BLOCK = 32             # filters that mx_permuted of conv/nvidia/hopper_store.h reorders
+    MOST_STEP = 8          # of a traversal
+    MOST_BOX = 256
+
+cdef bint _allowed = True
+
+
+def allow_maps(bint allowed=True):
+    """Whether kernels that copy by tensor maps are taken; for tests and benches."""
+    global _allowed
+    _allowed = allowed
+
+
+cdef bint has_maps(Device dev) except -1:
+    return _allowed and dev.info.cuda >= 0
+
+
+cdef Arg mapped(Arg arg, bytes map):
+    """The same memory by a map."""
+    return Arg.map_of(arg.slot, arg.width, map, arg.offset)
+
+
+cdef bint _set_axis(tensor_map_t* m, int axis, int64_t length, int64_t stride, int64_t count, int64_t step,
+                    int64_t first, int64_t taps, int64_t tap) noexcept nogil:
+    """An axis of pixels: `count` of them, `step` apart, from the lowest tap of the first one on."""
+    cdef int64_t most = 128 if m.rank == 4 else 16
+    cdef int64_t lower = first + min(<int64_t> 0, (taps - 1) * tap), upper = lower + (count - 1) * step - (length - 1)
+    m.len[axis], m.stride[axis], m.step[axis] = length, 2 * stride, <int> step
+    m.lower[axis - 1], m.upper[axis - 1] = <int> lower, <int> upper
+    return (stride > 0 and stride % 8 == 0 and step <= MOST_STEP and -most <= lower < most and -most <= upper < most
+            and (taps - 1) * max(tap, -tap) < 2 * most)
+
+
+cdef bytes map_pixels(const mx_nv_conv* g, int64_t x_d, int64_t pixels):
+    """x: a box is 64 channels of so many pixels; `x_d` is the stride along a volume's depth."""
+    cdef tensor_map_t m
+    cdef bint deep = g.p >> 16 != 0, fits
+    if g.x_c != 1 or g.channels != g.reduced or g.reduced % ROW or g.groups > 1 and g.x_g != g.reduced:
+        return None
+    memset(&m, 0, sizeof(m))
+    m.rank, m.im2col, m.box[0], m.box[1] = 5 if deep else 4, True, ROW, <int> pixels
+    m.len[0], m.step[0] = g.groups * g.reduced, 1
+    fits = _set_axis(&m, 1, g.w, g.x_w, g.q, g.step_w, g.first_w, g.taps_w, g.tap_w)
+    if deep:
+        fits &= _set_axis(&m, 2, g.h & 0xffff, g.x_h, g.p & 0xffff, <short> g.step_h, <short> g.first_h,
+                          g.taps_h & 0xffff, <short> g.tap_h)
+        fits &= _set_axis(&m, 3, g.h >> 16, x_d, g.p >> 16, g.step_h >> 16, g.first_h >> 16, g.taps_h >> 16,
+                          g.tap_h >> 16)
+    else:
+        fits &= _set_axis(&m, 2, g.h, g.x_h, g.p, g.step_h, g.first_h, g.taps_h, g.tap_h)
+    m.len[m.rank - 1], m.stride[m.rank - 1], m.step[m.rank - 1] = g.pixels // (both(g.p) * g.q), 2 * g.x_n, 1
+    return (<const char*> &m)[:sizeof(m)] if fits and g.x_n > 0 and g.x_n % 8 == 0 else None
+
+
+cdef bytes _rows(int64_t columns, int64_t rows, int64_t stride, int64_t box):
+    """Rows of `columns` numbers, `stride` apart: a box is 64 numbers of `box` rows."""
+    cdef tensor_map_t m
+    memset(&m, 0, sizeof(m))
+    m.rank, m.len[0], m.len[1], m.stride[1], m.box[0], m.box[1] = 2, columns, rows, 2 * stride, ROW, <int> box
+    m.step[0] = m.step[1] = 1
+    return (<const char*> &m)[:sizeof(m)] if stride % 8 == 0 and 0 < columns <= stride and box <= MOST_BOX else None
+
+
+cdef bytes map_result(const mx_nv_conv* g, int64_t y_d):
+    """dy where pixels follow each other without gaps: a box is 64 filters of 64 pixels."""
+    cdef int64_t rows = g.p & 0xffff if g.p >> 16 else g.p
+    if (g.y_c != 1 or g.groups > 1 and g.y_g != g.filters or g.y_h != g.q * g.y_w
+            or g.p >> 16 and y_d != rows * g.y_h or g.y_n != both(g.p) * g.q * g.y_w):
+        return None
+    return _rows(g.groups * g.filters, g.pixels, g.y_w, ROW)
+
+
+cdef bytes map_filters(const mx_nv_conv* g, int64_t w_d, bint transposed, bint permuted, int64_t filters):
+    """w: a box is 64 channels of so many filters, in the order of mx_permuted where they are `permuted`; `transposed`: 64
+    filters of 64 channels.  `w_d` is a volume's stride from one tap to the next along the depth."""
+    cdef tensor_map_t m
+    cdef bytes plain
+    cdef int i
+    cdef int64_t taps_d = g.taps_h >> 16 if g.p >> 16 else 1, taps_h = g.taps_h & 0xffff if g.p >> 16 else g.taps_h
+    cdef int64_t[3] far = [(taps_d - 1) * w_d, (taps_h - 1) * g.w_h, (g.taps_w - 1) * <int64_t> g.w_w]
+    cdef int64_t low = g.w_first, high = g.w_first, rows = g.reduced if transposed else g.filters
+    for i in range(3):
+        low += min(<int64_t> 0, far[i])
+        high += max(<int64_t> 0, far[i])
+    if low < 0 or g.groups > 1 and g.w_g != rows * g.w_k:
+        return None
+    plain = _rows(high + (g.filters if transposed else g.reduced), g.groups * rows, g.w_k, ROW if transposed else filters)
+    if plain is None or not permuted:
+        return plain
+    if g.filters % BLOCK:
+        return None
+    m = (<const tensor_map_t*> <const char*> plain)[0]
+    m.rank = 5
+    m.len[1], m.len[2], m.len[3], m.len[4] = 2, 4, 4, g.groups * g.filters // BLOCK
+    m.stride[1], m.stride[2], m.stride[3], m.stride[4] = 2 * g.w_k, 16 * g.w_k, 4 * g.w_k, 2 * BLOCK * g.w_k
+    m.box[1], m.box[2], m.box[3], m.box[4] = 2, 4, 4, <int> (filters // BLOCK)
+    m.step[2] = m.step[3] = m.step[4] = 1
+    return (<const char*> &m)[:sizeof(m)]

@@ -576,10 +576,12 @@ class Scheduler:
             except (Exception, asyncio.CancelledError) as e:  # the lane's end, whatever it was
                 self._break(flight, e)
         arrived = [one for one in arrived if one[0] in self.flights]  # a lane that broke has had its own taken
-        results = [(flight, answer["done"]) for _, flight, answer in arrived if _is_result(flight, answer)]
-        new = iter(self.ledger.record_all([
-            (flight.what.key, result, flight.hand.lane.name, self._seconds(flight)) for flight, result in results],
-            self.search))
+        rows = []
+        for _, flight, answer in arrived:
+            if _is_result(flight, answer):
+                rows.append((flight.what.key, answer["done"], flight.hand.lane.name, self._seconds(flight)))
+                flight.hand.free = flight.ended or self.clock()
+        new = iter(self.ledger.record_all(rows, self.search))
         for number, flight, answer in arrived:
             self._take(number, flight, answer, next(new) if _is_result(flight, answer) else None)
 
@@ -598,7 +600,7 @@ class Scheduler:
             self.broken.pop(id(hand.lane), None)
             self._measured(flight, answer, new)
         if flight.job != "compile":
-            hand.free = flight.ended or self.clock()
+            hand.free = max(hand.free, flight.ended or self.clock())
         del self.flights[number]  # an interrupt before this takes it again
 
     def _looked(self, pool: _Pool, keys: list[str], answer: dict[str, Any]) -> None:

@@ -1,11 +1,11 @@
 """Two devices of one host against one: how much sooner `miopyx tune` is done, and whether it chooses the same.
 
-    python bench/two_devices.py cuda:0 cuda:1 [LIST ...] [--batch 32] [--dtype float16] [--layout nhwc]
+    python bench/two_devices.py cuda:0 cuda:1 [LIST ...] [--batch 32] [--dtype float16] [--layout nhwc] [--warm]
 
-A first run fills the cache of programs; then one device measures everything, and both do, each run with databases of
-its own.  Prints how many times as fast both are, as whole commands and from the first measurement to the last.
-Choices are compared by the second run's own times: where the runs chose differently, how much slower the first one's
-choice was there.
+A first run fills the cache of programs, but with --warm: an earlier one did.  Then one device measures everything, and
+both do, each run with databases of its own.  Prints how many times as fast both are, as whole commands and from the
+first measurement to the last, and how many problems a second that is.  Choices are compared by the second run's own
+times: where the runs chose differently, how much slower the first one's choice was there.
 """
 
 from __future__ import annotations
@@ -65,16 +65,20 @@ def main() -> None:
     parser.add_argument("--batch", type=int)
     parser.add_argument("--dtype")
     parser.add_argument("--layout")
+    parser.add_argument("--warm", action="store_true", help="the cache has the programs")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         first, second = options.device
         runs = {}
-        for run, devices in (("cold", [first]), ("one", [first]), ("two", [first, second])):
+        for run, devices in (("cold", [first]), ("one", [first]), ("two", [first, second]))[options.warm:]:
             runs[run] = tune(options, devices, folder / run)
             seconds, found, _ = runs[run]
-            print(f"{run}: {seconds:.1f} s, {measuring(runs[run][2]):.1f} of them measuring, {found['measured']} "
-                  f"measured, {len(found['failed'])} failed, {found['clocks'] or ''}", flush=True)
+            lasted = measuring(runs[run][2])
+            count = found["measured"]
+            print(f"{run}: {seconds:.1f} s, {lasted:.1f} of them measuring, {count} measured, {count / seconds:.1f} a "
+                  f"second, {count / lasted:.1f} while measuring, {len(found['failed'])} failed, "
+                  f"{found['clocks'] or ''}", flush=True)
         one, two = (choices(runs[run][2]) for run in ("one", "two"))
         worse = []
         for key, times in two.items():

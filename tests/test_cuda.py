@@ -189,6 +189,20 @@ def test_what_a_call_tells_the_driver(run):
     """)
 
 
+def test_memory_is_repeated_on_the_device(run):
+    run("""
+    handle = miopyx.Handle("cuda:0")
+    some = np.arange(7, dtype="f4")
+    for count in (1, 7, 8, 100):
+        stub.calls()
+        buffer = handle.repeated(some, 4 * count)
+        calls = [call for call in stub.calls() if call[0].startswith("cuMemcpy")]
+        assert [call[0] for call in calls] == ["cuMemcpyHtoDAsync_v2"] + ["cuMemcpyDtoDAsync_v2"] * {
+            1: 0, 7: 0, 8: 1, 100: 4}[count], calls
+        assert buffer.nbytes == 4 * count and (handle.download(buffer) == np.resize(some, count)).all()
+    """, compiles=False)
+
+
 def test_profiling_reads_events(run):
     run("""
     handle = miopyx.Handle("cuda")

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from ids import shown
 
+from miopyx import Handle
 from miopyx.device import devices, icd, info, probing
 from miopyx.errors import BadParmError, UnknownError
 from miopyx.tools import cli
@@ -677,6 +678,16 @@ def test_device_variable(install, monkeypatch):
 
 
 # ------------------------------------------------------------------------------------------------------------- use
+
+
+def test_memory_that_repeats(opencl_device):
+    some = np.arange(7, dtype=np.int16)
+    for name in (opencl_device.name, "host"):
+        with Handle(name) as handle:
+            for count in (1, 7, 8, 100):
+                found = handle.download(handle.repeated(some, 2 * count))
+                assert found.dtype == some.dtype
+                assert found.tolist() == np.resize(some, count).tolist()
 
 
 def test_open_upload_download(opencl_device):

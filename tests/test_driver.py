@@ -68,7 +68,7 @@ def test_flags_that_do_not_parse(words):
 @pytest.mark.parametrize("line", [
     "conv -n 4 -# 2 -F 1", "./bin/MIOpenDriver conv --batchsize 4 --conv_stride_d 2 --forw 1",
     "/opt/rocm/bin/MIOpenDriver conv -n4 -#2 -F1\r", "-n 4 -# 2 -F 1", "miopyx-driver conv -n 4 -# 2 -F 1 # a remark",
-    "  conv --batchsize=4 -# 2 --forw=1  ",
+    "  conv --batchsize=4 -# 2 --forw=1  ", "'conv' -n 4\t-\\# 2 \"-F\" 1",
 ])
 def test_lines_of_lists(line):
     assert parse_line(line) == Command("conv", {"batchsize": 4, "conv_stride_d": 2, "forw": 1})

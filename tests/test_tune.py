@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -691,16 +692,123 @@ def test_many_that_compile_use_each_core_once(user_folder, monkeypatch):
         started.clear()
 
 
+def test_a_program_is_looked_for_in_the_cache_once(user_folder, monkeypatch):
+    """Until it is there."""
+    there, asked = {"a"}, []
+    monkeypatch.setattr(measure.programs, "is_cached", lambda _, file, options: asked.append(file) or file in there)
+    with Handle("host") as handle:
+        bench = SimpleNamespace(handle=handle, built=set())
+        for _ in range(3):
+            assert measure.Bench._is_cached(bench, "a", "")
+            assert not measure.Bench._is_cached(bench, "b", "")
+        assert asked == ["a", "b", "b", "b"]
+        there.add("b")
+        assert measure.Bench._is_cached(bench, "b", "")
+
+
+class FakeBuffer:
+    def __init__(self, size, some):
+        self.size, self.some = size, some
+
+
+class FakeHandle:
+    """A device that has room for so many bytes at a time."""
+
+    def __init__(self, room, most=1 << 20):
+        self.device = SimpleNamespace(info=SimpleNamespace(max_alloc=most, global_mem=room))
+        self.held = weakref.WeakSet()
+
+    def repeated(self, array, size):
+        if sum(one.size for one in self.held) + size > self.device.info.global_mem:
+            raise UnknownError("no room")
+        buffer = FakeBuffer(size, array)
+        self.held.add(buffer)
+        return buffer
+
+
+def test_memory_grows_by_powers_of_two():
+    handle = FakeHandle(1 << 20)
+    memory = measure._Memory(handle)
+    sizes = [memory.get("x", size, "float32").size for size in (100, 128, 129, 50, 60_000, 70_000)]
+    assert sizes == [128, 128, 256, 256, 65536, 70_000], "what is large is as large as it must be"
+    assert memory.get("w", 5, "float32").size == 8
+    assert memory.get("x", 5, "int8").size == 8
+    assert {type(one) for one in memory.get("x", 5, "int8").some.tolist()} == {int}
+    assert len(set(memory.get("w", 5, "float32").some[:100].tolist())) > 50
+    assert memory.get("w", 5000, "float8_e4m3fn").some.astype(np.float32).std() > 0.5
+
+
+def test_memory_that_is_short():
+    """What other problems needed goes, and what was to grow does not."""
+    handle = FakeHandle(1 << 20)
+    memory = measure._Memory(handle)
+    memory.get("x", 500_000, "float32")
+    memory.get("y", 400_000, "float32")
+    assert memory.get("x", 40_000, "float16").size == 65536
+    buffer = memory.get("w", 600_000, "float32")
+    assert buffer.size == 600_000
+    assert list(memory.held) == [("w", "float32")]
+    with pytest.raises(UnknownError, match="no room"):
+        memory.get("w", 2 << 20, "float32")
+
+
+def test_lanes_open_side_by_side(user_folder, monkeypatch):
+    meet = threading.Barrier(3, timeout=20)
+    closed = []
+
+    class Lane:
+        unkept = ""
+
+        def __init__(self, device, compilers, limit):
+            meet.wait()
+            self.name, self.compilers = device, compilers
+            if device == "bad":
+                raise UnknownError("it does not open")
+            if device == "full":
+                self.unkept = "no room"
+
+        def close(self):
+            closed.append(self.name)
+
+    monkeypatch.setattr(work, "LocalLane", Lane)
+    monkeypatch.setattr(devices, "find", lambda name: None)
+
+    def opened(*names):
+        return tune._lanes(SimpleNamespace(scheduler=None, device=names, jobs=7), 60.0)
+
+    lanes = opened("a", "b", "c").alive()
+    assert [(lane.name, lane.compilers) for lane in lanes] == [("a", 2), ("b", 2), ("c", 3)]
+    for names, words in ((("a", "bad", "c"), "does not open"), (("a", "b", "full"), "nothing would be kept: no room")):
+        with pytest.raises(UnknownError, match=words):
+            opened(*names)
+        assert sorted(closed) == [name for name in names if name != "bad"]
+        closed.clear()
+
+
+def test_what_waits_for_a_measurement_has_less_time(user_folder):
+    lane = LocalLane("host", 0, 60.0, CLOCK)
+    given = []
+    lane._measuring.run = lambda job, limit, **arguments: given.append(arguments) or time.sleep(0.1)
+    futures = [lane.submit("measure", key=TWICE, budget_ms=budget) for budget in (1000.0, 1000.0, 150.0, None)]
+    for future in futures:
+        future.result()
+    lane.close()
+    first, second, third, fourth = (one["budget_ms"] for one in given)
+    assert first > 950
+    assert 700 < second < 905
+    assert (third, fourth) == (1.0, None)
+
+
 def test_what_cannot_be_looked_up_is_not_built(user_folder, monkeypatch):
     """One problem's error does not spoil the look of the others."""
-    def fail(_):
+    def fail(*_):
         raise UnknownError("no such file")
 
     monkeypatch.setattr(measure.find, "is_built", fail)
     with Handle("host") as handle:
         looked = measure.Bench.look(SimpleNamespace(
             handle=handle, _look=lambda *of: measure.Bench._look(SimpleNamespace(
-                handle=handle, _gain=lambda *_: 1.0), *of)), [TWICE, ONCE[0]], False)
+                handle=handle, _gain=lambda *_: 1.0, _is_cached=None), *of)), [TWICE, ONCE[0]], False)
     assert looked == [{"known": False, "gain_ms": 1.0, "built": False}] * 2
 
 
@@ -1042,11 +1150,11 @@ def test_a_lane_that_breaks_rests_though_another_of_its_jobs_was_done():
     scheduler._meet([lane])
     hand = scheduler.hands[id(lane)]
     scheduler._fill(hand)
-    scheduler._land(scheduler.events.get(timeout=20))
+    scheduler._land([scheduler.events.get(timeout=20)])
     scheduler._fill(hand)
     first, second = (scheduler.events.get(timeout=20) for _ in range(2))
     scheduler.flights[first].future = Lost()
-    scheduler._land(first)
+    scheduler._land([first])
     scheduler._meet([lane])
     assert second not in scheduler.flights
     assert not scheduler.hands
@@ -1076,7 +1184,7 @@ def test_what_a_lane_finished_before_it_went_counts():
     scheduler._meet([quick])
     hand = scheduler.hands[id(quick)]
     scheduler._fill(hand)
-    scheduler._land(scheduler.events.get(timeout=20))
+    scheduler._land([scheduler.events.get(timeout=20)])
     scheduler._fill(hand)
     scheduler.events.get(timeout=20)  # it is done, and nobody saw it yet
     scheduler._meet([good])
@@ -1195,6 +1303,55 @@ def test_the_budget_ends_it():
     assert summary.ended_by == "budget"
     assert 2 <= len(summary.results) < 30
     assert summary.left == 500 - len(summary.results)
+
+
+def test_what_is_not_begun_at_the_budget_is_left():
+    """Of a worker nobody knows whether it began."""
+    for databases in (True, False):
+        lane = FakeLane("a", lambda key: time.sleep(0.3) or {"done": result_of(key)})
+        summary = Scheduler(FakeLanes([lane]), Ledger(None), many(20), Nobody(), budget=0.5, databases=databases).run()
+        measured = 2 if databases else 3
+        assert (summary.ended_by, len(summary.results), summary.left) == ("budget", measured, 20 - measured)
+
+
+def test_at_the_end_who_is_idle_helps():
+    """One lane takes long for what it does: the other does what it was given beside that."""
+    lanes = [FakeLane("slow", lambda key: time.sleep(1) or {"done": result_of(key)}),
+             FakeLane("quick", lambda key: {"done": result_of(key)})]
+    ledger = Ledger(None)
+    summary = Scheduler(FakeLanes(lanes), ledger, many(30), Nobody()).run()
+    assert (len(summary.results), summary.left, summary.lost) == (30, 0, 0)
+    assert len(lanes[0].measured) == 1
+    assert len(lanes[1].measured) == 29
+
+
+def test_results_that_come_together_are_one_write(monkeypatch):
+    """Each waits for the disk; none is lost or counted twice."""
+    ledger, together = Ledger(None), []
+
+    def slowly(rows, search):
+        together.append(len(rows))
+        time.sleep(0.02)
+        return Ledger.record_all(ledger, rows, search)
+
+    monkeypatch.setattr(ledger, "record_all", slowly)
+    lanes = [FakeLane(name, lambda key: time.sleep(0.001) or {"done": result_of(key)}, built=lambda _: True)
+             for name in "ab"]
+    summary = Scheduler(FakeLanes(lanes), ledger, many(40), Nobody()).run()
+    assert len(summary.results) == len({key for key, _ in summary.results}) == sum(together) == 40
+    assert ledger.counts()["result"] == ledger.counts()["attempt"] == 40
+    assert max(together) > 1
+
+
+def test_the_ledger_says_how_long_a_measurement_took():
+    """Without the time that it waited for the one before."""
+    lane = FakeLane("a", lambda key: time.sleep(0.2) or {"done": result_of(key)})
+    ledger = Ledger(None)
+    Scheduler(FakeLanes([lane]), ledger, many(6), Nobody()).run()
+    seconds = [row[0] for row in ledger._rows("SELECT seconds FROM attempt WHERE job = 'measure'")]
+    assert len(seconds) == 6
+    assert min(seconds) > 0.19
+    assert max(seconds) < 0.36
 
 
 # The command

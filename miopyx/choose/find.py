@@ -254,15 +254,18 @@ def build_ahead(survey: Survey) -> int:
     return len(_compile_ahead(survey.handle, _unbuilt(survey)))
 
 
-def is_built(survey: Survey) -> bool:
-    """Whether the cache has all that `build_ahead` would build."""
-    return not any(_unbuilt(survey).values())
+def is_built(survey: Survey, is_cached: Callable[[str, str], bool]) -> bool:
+    """Whether the cache has all that `build_ahead` would build, as `is_cached` says of a file and options."""
+    return all(is_cached(spec.file, spec.options) for wanted in _ahead(survey).values() for spec in wanted)
+
+
+def _ahead(survey: Survey) -> dict[int, set[KernelSpec]]:
+    return _specs(survey.handle, _worthy(_pick(survey, sys.maxsize, False), False)[1])
 
 
 def _unbuilt(survey: Survey) -> dict[int, set[KernelSpec]]:
-    specs = _specs(survey.handle, _worthy(_pick(survey, sys.maxsize, False), False)[1])
     return {number: {spec for spec in wanted if not programs.is_cached(survey.device, spec.file, spec.options)}
-            for number, wanted in specs.items()}
+            for number, wanted in _ahead(survey).items()}
 
 
 def is_known(survey: Survey, search: bool) -> bool:

@@ -33,7 +33,7 @@ log.addHandler(logging.NullHandler())  # a library is quiet unless its user conf
 __all__ = [
     "DeviceInfo", "Verdict", "best", "candidates", "discover", "download", "find", "forget_verdicts",
     "from_queue", "host_isa", "loader_library", "loader_path", "memory_types", "open_device", "probe", "problems",
-    "queue_profiles", "ranked", "timing_queue", "upload",
+    "queue_profiles", "ranked", "repeat", "timing_queue", "upload",
 ]
 
 # ---------------------------------------------------------------------------------------------------- what there is
@@ -601,6 +601,18 @@ def allocate(queue: pyopencl.CommandQueue, size: int, clear: bool) -> pyopencl.B
         if clear:
             cl.enqueue_fill_buffer(queue, buffer, bytes(1), 0, size)
         return buffer
+
+
+def repeat(queue: pyopencl.CommandQueue, buffer: pyopencl.Buffer, array: NDArray[Any]) -> None:
+    """Fill a buffer with the bytes of a C-contiguous array again and again, once the queue has run; it holds one."""
+    _require_queue(queue)
+    with _translated(f"{buffer.size} bytes") as cl:
+        filled = array.nbytes
+        cl.enqueue_copy(queue, buffer, _as_bytes(array))
+        while 0 < filled < buffer.size:
+            part = min(filled, buffer.size - filled)
+            cl.enqueue_copy(queue, buffer, buffer, src_offset=0, dst_offset=filled, byte_count=part)
+            filled += part
 
 
 def download(queue: pyopencl.CommandQueue, buffer: pyopencl.Buffer, array: NDArray[Any]) -> None:

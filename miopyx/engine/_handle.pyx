@@ -762,6 +762,38 @@ cdef class Handle:
         buffer._miopyx_made = values.dtype, values.shape, values.strides
         return buffer
 
+    def repeated(self, array, int64_t size):
+        """Return `size` bytes of memory of this handle's device that repeat an array's; most are copied there.
+
+        Parameters
+        ----------
+        array : numpy or ml_dtypes array
+            Of one dimension, C-contiguous, with an element at least.
+        size : int
+            A multiple of an element's, at least one.
+
+        Raises
+        ------
+        AllocFailedError
+            Where the device has no room.
+        """
+        self.require_alive()
+        array = array[:size // array.itemsize]
+        if self.device.is_host:
+            return numpy.resize(array, size // array.itemsize)
+        if self.device.info.cuda >= 0:
+            buffer = _cuda.Buffer(self.device.info.cuda, size)
+            _cuda.copy_in(self.here(), buffer, array.view("u1"))
+            _cuda.repeat(self.here(), buffer, array.nbytes)
+        else:
+            from miopyx.device import devices
+
+            buffer = devices.allocate(self.here(), size, False)
+            devices.repeat(self.here(), buffer, array)
+            _buffers.keep(buffer, self.device.context, "array")
+        buffer._miopyx_made = array.dtype, (size // array.itemsize,), (array.itemsize,)
+        return buffer
+
     def download(self, buffer, array=None):
         """Fill an array from memory of this handle's device, waiting for what is enqueued, and return it.
 

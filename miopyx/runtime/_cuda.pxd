@@ -52,6 +52,7 @@ cdef struct cuda_table:
     int32_t (*cuMemsetD8Async)(uint64_t, unsigned char, size_t, void*) noexcept nogil
     int32_t (*cuMemcpyHtoDAsync)(uint64_t, const void*, size_t, void*) noexcept nogil
     int32_t (*cuMemcpyDtoHAsync)(void*, uint64_t, size_t, void*) noexcept nogil
+    int32_t (*cuMemcpyDtoDAsync)(uint64_t, uint64_t, size_t, void*) noexcept nogil
     int32_t (*cuModuleLoadDataEx)(void**, const void*, uint32_t, int32_t*, void**) noexcept nogil
     int32_t (*cuModuleUnload)(void*) noexcept nogil
     int32_t (*cuModuleGetFunction)(void**, void*, const char*) noexcept nogil

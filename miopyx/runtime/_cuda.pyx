@@ -55,8 +55,8 @@ ENTRY_POINTS = (
     b"cuStreamWaitEvent", b"cuStreamIsCapturing", b"cuStreamQuery", b"cuThreadExchangeStreamCaptureMode",
     b"cuEventCreate", b"cuEventRecord", b"cuEventSynchronize", b"cuEventElapsedTime",
     b"cuEventDestroy_v2", b"cuMemAlloc_v2", b"cuMemFree_v2", b"cuMemsetD8Async", b"cuMemcpyHtoDAsync_v2",
-    b"cuMemcpyDtoHAsync_v2", b"cuModuleLoadDataEx", b"cuModuleUnload", b"cuModuleGetFunction", b"cuFuncGetAttribute",
-    b"cuLaunchKernel", b"cuLaunchKernelEx", b"cuOccupancyMaxActiveClusters",
+    b"cuMemcpyDtoHAsync_v2", b"cuMemcpyDtoDAsync_v2", b"cuModuleLoadDataEx", b"cuModuleUnload", b"cuModuleGetFunction",
+    b"cuFuncGetAttribute", b"cuLaunchKernel", b"cuLaunchKernelEx", b"cuOccupancyMaxActiveClusters",
     b"cuFuncSetAttribute", b"cuPointerGetAttributes", b"cuTensorMapEncodeTiled", b"cuTensorMapEncodeIm2col",
 )
 assert len(ENTRY_POINTS) * sizeof(void*) == sizeof(cuda_table)
@@ -413,6 +413,20 @@ def clear(Stream stream not None, Buffer buffer not None):
         code = cu.cuMemsetD8Async(buffer.address, 0, buffer.size, stream.queue.stream)
         leave(pushed)
     check(code, f"clearing {buffer.size} bytes")
+
+
+def repeat(Stream stream not None, Buffer buffer not None, int64_t size):
+    """Fill a buffer with copies of its first `size` bytes, one at least, after what the stream holds."""
+    cdef bint pushed
+    cdef int64_t part
+    cdef int32_t code = enter(stream.queue.context, &pushed)
+    if code == 0:
+        while code == 0 and 0 < size < buffer.size:
+            part = min(size, buffer.size - size)
+            code = cu.cuMemcpyDtoDAsync(buffer.address + size, buffer.address, part, stream.queue.stream)
+            size += part
+        leave(pushed)
+    check(code, f"filling {buffer.size} bytes")
 
 
 def copy_out(Stream stream not None, size_t address, unsigned char[::1] data not None):

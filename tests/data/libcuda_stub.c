@@ -253,6 +253,13 @@ API int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t size, thing *stream
     NEED(r && from + size <= r->start + r->size, INVALID);
     return memcpy(to, (void *) from, size), 0;
 }
+API int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t size, thing *stream) {
+    NOTE("%zu %#lx", size, (unsigned long) stream);
+    range *r = find(from), *s = find(to);
+    NEED(r && from + size <= r->start + r->size, INVALID);
+    NEED(s && to + size <= s->start + s->size, INVALID);
+    return memcpy((void *) to, (void *) from, size), 0;
+}
 API int cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *options, void **values) {
     int code = note(__func__, "%u", count);
     if (code == 218)

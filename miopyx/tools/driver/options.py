@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,6 +40,7 @@ class Flag:
 
 _LAYOUTS = ("", "NCHW", "NHWC", "CHWN", "NCDHW", "NDHWC")
 _SWITCH = (0, 1)
+_PLAIN = re.compile(r"[ \t!#-&(-\[\]-~]*")  # a line without quotes, which need not wait for shlex
 _NO_CASTS = "no solver uses cast types"
 _NO_VECTORS = "no solver reads vectorised layouts"
 
@@ -265,7 +267,7 @@ def parse_line(line: str, families: Mapping[str, Family] = CONVOLUTIONS) -> Comm
     if line.lstrip().startswith("#"):
         return None
     try:
-        tokens = shlex.split(line)
+        tokens = line.split() if _PLAIN.fullmatch(line) else shlex.split(line)
     except ValueError as e:
         raise UsageError(str(e)) from None
     # A word that begins with # starts a comment; -# is a flag.

@@ -205,6 +205,8 @@ def _words(summary: Any, problems: int, refused: int, ledger: Path | None) -> li
 
 
 def _lanes(arguments: argparse.Namespace, limit: float) -> Any:
+    from miopyx.device import devices
+
     from ..driver.options import UsageError
 
     if arguments.scheduler:
@@ -213,34 +215,25 @@ def _lanes(arguments: argparse.Namespace, limit: float) -> Any:
         except ImportError:
             raise UsageError("--scheduler needs the extra tune: pip install miopyx[tune]") from None
         return fleet.Fleet(arguments.scheduler, limit)
-    from .work import LocalLane, LocalLanes, local_compilers
+    from .work import LocalLane, LocalLanes, local_compilers, side_by_side
 
     names = arguments.device or [""]
     jobs = local_compilers() if arguments.jobs is None else arguments.jobs
-    made: list[LocalLane] = []
+    shares = [jobs * (i + 1) // len(names) - jobs * i // len(names) for i in range(len(names))]
+    opened = side_by_side(lambda one: LocalLane(one[0], one[1], limit), zip(names, shares, strict=True))
+    lanes = LocalLanes(lane for lane in opened if isinstance(lane, LocalLane))
     try:
-        for i, name in enumerate(names):
-            made.append(_lane(name, jobs * (i + 1) // len(names) - jobs * i // len(names), limit))
-            if made[-1].unkept:
-                raise UnknownError(f"nothing would be kept: {made[-1].unkept}")
+        for name, lane in zip(names, opened, strict=True):
+            if isinstance(lane, BaseException):
+                if name and isinstance(lane, MIOpenError):
+                    devices.find(name)  # says which there are; the child gave its error's first words alone
+                raise lane
+            if lane.unkept:
+                raise UnknownError(f"nothing would be kept: {lane.unkept}")
     except BaseException:
-        for lane in made:
-            lane.close()
+        lanes.close()
         raise
-    return LocalLanes(made)
-
-
-def _lane(name: str, compilers: int, limit: float) -> Any:
-    from miopyx.device import devices
-
-    from .work import LocalLane
-
-    try:
-        return LocalLane(name, compilers, limit)
-    except MIOpenError:
-        if name:
-            devices.find(name)  # says which there are; the child gave its error's first words alone
-        raise
+    return lanes
 
 
 def default_ledger() -> Path | None:

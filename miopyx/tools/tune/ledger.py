@@ -179,27 +179,32 @@ class Ledger:
         A partial one, which a budget cut short or a solver that failed, stands in until a whole one comes, or another
         with as many solvers, and its task stays open.
         """
-        def work() -> bool:
-            db = self._db
-            task = self._task(Device(result["device"], result["stamp"]), key, search)
-            self._attempt(task, "measure", worker, seconds, "done", "")
-            before, after = result["before"] or {}, result["after"]
-            old = db.execute("SELECT find, partial, state FROM result JOIN task ON id = task WHERE task = ?",
-                             (task,)).fetchone()
-            if old is not None and not _replaces(result, *old):
-                return False
-            db.execute("DELETE FROM measurement WHERE task = ?", (task,))
-            db.execute(
-                "INSERT OR REPLACE INTO result VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (task, result["find"], result["perf"], int(result["partial"]), after["solver"], after["config"],
-                 after["ms"], before.get("solver"), before.get("ms")))
-            db.executemany("INSERT INTO measurement VALUES (?, ?)",
-                           [(task, json.dumps(line)) for line in result["times"]])
-            if not result["partial"]:
-                db.execute("UPDATE task SET state = ?, why = '' WHERE id = ?", (DONE, task))
-            return True
+        return self.record_all([(key, result, worker, seconds)], search)[0]
 
-        return self._write(work)
+    def record_all(self, rows: Iterable[tuple[str, dict[str, Any], str, float]], search: bool) -> list[bool]:
+        """Do what `record` does for some (key, result, worker, seconds): the disk is waited for once."""
+        rows = list(rows)
+        return self._write(lambda: [self._record(*row, search) for row in rows]) if rows else []
+
+    def _record(self, key: str, result: dict[str, Any], worker: str, seconds: float, search: bool) -> bool:
+        db = self._db
+        task = self._task(Device(result["device"], result["stamp"]), key, search)
+        self._attempt(task, "measure", worker, seconds, "done", "")
+        before, after = result["before"] or {}, result["after"]
+        old = db.execute("SELECT find, partial, state FROM result JOIN task ON id = task WHERE task = ?",
+                         (task,)).fetchone()
+        if old is not None and not _replaces(result, *old):
+            return False
+        db.execute("DELETE FROM measurement WHERE task = ?", (task,))
+        db.execute(
+            "INSERT OR REPLACE INTO result VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (task, result["find"], result["perf"], int(result["partial"]), after["solver"], after["config"],
+             after["ms"], before.get("solver"), before.get("ms")))
+        db.executemany("INSERT INTO measurement VALUES (?, ?)",
+                       [(task, json.dumps(line)) for line in result["times"]])
+        if not result["partial"]:
+            db.execute("UPDATE task SET state = ?, why = '' WHERE id = ?", (DONE, task))
+        return True
 
     def fail(self, device: Device, key: str, search: bool, why: str) -> None:
         """Note that a task is not tried again, and why."""

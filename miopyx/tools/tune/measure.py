@@ -8,10 +8,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import importlib
 import json
 import os
 import stat
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -41,7 +43,8 @@ from miopyx.values.configurations import config_text
 # (key, solver, configuration, milliseconds that the device said) -> milliseconds that count.
 Clock = Callable[[str, str, tuple[int, ...], float], float]
 
-_TILE = 1 << 20        # random numbers that are repeated through a buffer
+_TILE = (1 << 18) - 64  # random numbers that are repeated through a buffer: no power of two, as tensors' strides are
+_GROWING = 16          # a buffer that is no larger than this part of the memory may have room for the next, larger one
 _DRAWS = 256           # of predictions' errors
 _STALE = 0.05          # spread of the logarithm of what another build or driver measured
 _UNKNOWN_SHARE = 0.3   # of a problem's time that measuring may gain, where nothing predicts times
@@ -63,6 +66,7 @@ class Bench:
         self.handle = miopyx.Handle(first["device"] or None)
         self.clock: Clock | None = _named(first["clock"]) if first.get("clock") else None
         self.memory = _Memory(self.handle)
+        self.built: set[tuple[str, str]] = set()  # programs that were seen in the cache
         self.has_begun = False  # the present job, to use the device
 
     def answer(self, job: dict[str, Any], _payload: bytes) -> bytes:
@@ -112,8 +116,15 @@ class Bench:
             return {"known": True, "gain_ms": 0.0}
         built = False
         with contextlib.suppress(MIOpenError):  # measuring will say what is wrong
-            built = find.is_built(survey)
+            built = find.is_built(survey, self._is_cached)
         return {"known": False, "gain_ms": self._gain(survey, ordered), "built": built}
+
+    def _is_cached(self, file: str, options: str) -> bool:
+        """Whether the cache has a program; most are of many problems, and to look means to read all of it."""
+        found = (file, options) in self.built or programs.is_cached(self.handle.device, file, options)
+        if found:
+            self.built.add((file, options))
+        return found
 
     def _gain(self, survey: Survey, ordered: list[_ranking.Candidate]) -> float:
         """Return the milliseconds that the present first choice is expected to lose against the best.
@@ -129,8 +140,7 @@ class Bench:
                 spreads.append(spread)
         if not (ordered[0].measured or ordered[0].predicted):
             return _UNKNOWN_SHARE * survey.problem.flops / _FLOPS_A_MS
-        draws = np.random.default_rng(1).standard_normal((_DRAWS, len(means)))
-        times = np.array(means) * np.exp(draws * np.array(spreads))
+        times = np.array(means) * np.exp(_draws(len(means)) * np.array(spreads))
         return float((times[:, 0] - times.min(axis=1)).mean())
 
     # Compiling
@@ -247,6 +257,12 @@ class Bench:
         return None if now is None else now.time
 
 
+@functools.cache
+def _draws(solvers: int) -> np.ndarray[Any, Any]:
+    """Return errors of some solvers' predictions, the same at each call."""
+    return np.random.default_rng(1).standard_normal((_DRAWS, solvers))
+
+
 def _config_of(offer: Offer) -> str:
     return config_text(preparing.first_config(offer) or offer.default_config()) if offer.parameters() else ""
 
@@ -270,24 +286,27 @@ class _Memory:
         if held is None or held[0] < size:
             self.held.pop((name, dtype), None)
             kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
-            count = -(-max(size, 1) // kind.itemsize)
+            need = -(-max(size, 1) // kind.itemsize) * kind.itemsize
+            info, room = self.handle.device.info, 1 << (need - 1).bit_length()
+            if room > min(info.max_alloc, info.global_mem // _GROWING):
+                room = need
             rng = np.random.default_rng()
-            some = (rng.integers(-4, 5, min(count, _TILE)) if kind.kind in "iu"
-                    else rng.standard_normal(min(count, _TILE), np.float32)).astype(kind)
-            data = np.resize(some, count)
+            some = (rng.integers(-4, 5, _TILE) if kind.kind in "iu"
+                    else rng.standard_normal(_TILE, np.float32)).astype(kind)
             try:
-                buffer = self.handle.upload(data)
+                buffer = self.handle.repeated(some, room)
             except MIOpenError:  # what other problems needed may be in the way
                 self.held.clear()
-                buffer = self.handle.upload(data)
-            held = self.held[name, dtype] = size, buffer
+                room = need
+                buffer = self.handle.repeated(some, room)
+            held = self.held[name, dtype] = room, buffer
         return held[1]
 
 
 def _require_room(info: DeviceInfo, problem: ConvProblem) -> None:
     """Raise AllocFailedError for tensors that the device's memory, or this machine's, cannot hold."""
     sizes = [size for size, _ in _convolution.memory_of(problem)]
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # numbers are drawn on the host
+    machine = sys.maxsize if info.kind == "gpu" else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for what, need, most in (("a tensor", max(sizes), min(info.max_alloc, machine)),
                              ("its tensors", sum(sizes), min(info.global_mem, machine))):
         if need > most:

@@ -14,12 +14,13 @@ import logging
 import os
 import queue
 import statistics
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from miopyx.errors import MIOpenError, UnknownError
 from miopyx.values import logs
@@ -41,6 +42,7 @@ _FROM_THE_GONE_SECONDS = 2.0  # and from a lane that is gone
 _LONGEST_REST = 60.0  # of a lane that breaks again and again
 _ALONE_SECONDS = 10.0  # that a pool's problems wait for a lane before that is said
 _log = logging.getLogger("miopyx")
+_T = TypeVar("_T")
 
 
 class Lane(Protocol):
@@ -74,7 +76,7 @@ class Lanes(Protocol):
 class LocalLane:
     """A device of this machine: one child process that measures, others that compile."""
 
-    depth = 1
+    depth = 2  # so that the device need not wait while a result is written down
     rest: float | None = None
     machine = ""
 
@@ -100,9 +102,11 @@ class LocalLane:
     def submit(self, job: str, **arguments: Any) -> Future[dict[str, Any]]:
         if job == "compile":
             return self._many.submit(self._compile, arguments)
-        return self._one.submit(self._measure, job, arguments)
+        return self._one.submit(self._measure, job, arguments, time.monotonic())
 
-    def _measure(self, job: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _measure(self, job: str, arguments: dict[str, Any], given: float) -> dict[str, Any]:
+        if arguments.get("budget_ms") is not None:  # what came before took of it
+            arguments["budget_ms"] = max(1.0, arguments["budget_ms"] - (time.monotonic() - given) * 1e3)
         return self._measuring.run(job, self.limit, **arguments)
 
     def _compile(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -133,8 +137,26 @@ class LocalLanes:
         return self.lanes
 
     def close(self) -> None:
-        for lane in self.lanes:
-            lane.close()
+        side_by_side(lambda lane: lane.close(), self.lanes)
+
+
+def side_by_side(do: Callable[[Any], _T], these: Iterable[Any]) -> list[_T | BaseException]:
+    """Do the same with some things in threads, to the end of all; return what came out or was raised, in order."""
+    found: dict[int, _T | BaseException] = {}
+
+    def one(i: int, this: Any) -> None:
+        try:
+            found[i] = do(this)
+        except BaseException as e:
+            found[i] = e
+
+    # Whom an interrupt leaves behind may not keep the process.
+    threads = [threading.Thread(target=one, args=pair, daemon=True) for pair in enumerate(these)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [found[i] for i in range(len(threads))]
 
 
 def local_compilers() -> int:
@@ -180,6 +202,7 @@ class _Hand:
     measuring: set[int] = field(default_factory=set)
     compiling: set[int] = field(default_factory=set)
     ready: deque[Task] = field(default_factory=deque)
+    free: float = 0.0  # since when it has had no measurement, or the next one of those it was given
 
 
 @dataclass
@@ -191,6 +214,7 @@ class _Flight:
     what: Any  # a Task, or the keys that are looked at
     began: float
     future: Any
+    ended: float | None = None
 
 
 @dataclass
@@ -273,9 +297,8 @@ class Scheduler:
                 self._compare()
         except KeyboardInterrupt:
             self.summary.ended_by = "interrupted"
-            for number, flight in list(self.flights.items()):
-                if flight.job == "measure" and flight.future is not None and flight.future.done():
-                    self._land(number)
+            self._land([number for number, flight in self.flights.items()
+                        if flight.job == "measure" and flight.future is not None and flight.future.done()])
         self.summary.left = sum(pool.left for pool in self.pools.values()) if self.pools else len(self.weights)
         return self.summary
 
@@ -290,6 +313,9 @@ class Scheduler:
             late = self.deadline is not None and now >= self.deadline
             if late:
                 self.summary.ended_by = "budget"
+                for hand in self.hands.values():
+                    while task := self._take_back(hand):
+                        self._wait(hand.pool, task)
                 if not any(hand.measuring for hand in self.hands.values()) or (
                         self.deadline is not None and now > self.deadline + _LAST_SECONDS):
                     return
@@ -300,12 +326,25 @@ class Scheduler:
                 if self._is_finished():
                     return
             try:
-                number = self.events.get(timeout=_POLL_SECONDS)
+                until = _POLL_SECONDS if late or self.deadline is None else min(_POLL_SECONDS, self.deadline - now)
+                number = self.events.get(timeout=until)
             except queue.Empty:
                 continue
-            self._land(number)
+            numbers = [number]
             while not self.events.empty():
-                self._land(self.events.get())
+                numbers.append(self.events.get())
+            self._land(numbers)
+
+    def _take_back(self, hand: _Hand) -> Task | None:
+        """Take from a lane of this machine a problem that it has not begun; a worker may begin it any time."""
+        for number in sorted(hand.measuring, reverse=True) if self.databases else ():
+            flight = self.flights[number]
+            if flight.job == "measure" and flight.future.cancel():
+                hand.measuring.discard(number)
+                del self.flights[number]
+                task: Task = flight.what
+                return task
+        return None
 
     def _is_finished(self) -> bool:
         if not self.pools:
@@ -497,8 +536,13 @@ class Scheduler:
             return heapq.heappop(best)[-1]
         if hand.compiling or pool.waiting:
             return None
-        others = [other for other in self.hands.values() if other.pool is pool and other.ready]
-        return max(others, key=lambda other: len(other.ready)).ready.pop() if others else None
+        others = [other for other in self.hands.values() if other.pool is pool and other is not hand]
+        most = max(others, key=lambda other: len(other.ready), default=None)
+        if most is not None and most.ready:
+            return most.ready.pop()
+        idle = not hand.measuring
+        waiting = (self._take_back(other) for other in others if idle and len(other.measuring) > 1)
+        return next((task for task in waiting if task is not None), None)
 
     def _left_ms(self) -> float | None:
         return None if self.deadline is None else max(1.0, (self.deadline - self.clock()) * 1e3)
@@ -512,22 +556,37 @@ class Scheduler:
         except Exception as e:  # of whatever is behind the lane
             flight.future = Future()
             flight.future.set_exception(e)
-        flight.future.add_done_callback(lambda _: self.events.put(number))
 
-    def _land(self, number: int) -> None:
-        """Take what became of a job."""
-        flight = self.flights.get(number)
-        if flight is None:
-            return  # its lane was lost, and it was given to another
-        try:
-            # A worker may go between the end of a job and here; then nobody would ever answer.
-            answer = flight.future.result(timeout=_GATHER_SECONDS)
-        except (Exception, asyncio.CancelledError) as e:  # the lane's end, whatever it was
-            self._break(flight, e)
-        else:
-            self._take(number, flight, answer)
+        def ended(_: Any) -> None:
+            flight.ended = self.clock()
+            self.events.put(number)
 
-    def _take(self, number: int, flight: _Flight, answer: dict[str, Any]) -> None:
+        flight.future.add_done_callback(ended)
+
+    def _land(self, numbers: Iterable[int]) -> None:
+        """Take what became of some jobs."""
+        arrived = []
+        for number in numbers:
+            flight = self.flights.get(number)
+            if flight is None:
+                continue  # its lane was lost, and it was given to another
+            try:
+                # A worker may go between the end of a job and here; then nobody would ever answer.
+                arrived.append((number, flight, flight.future.result(timeout=_GATHER_SECONDS)))
+            except (Exception, asyncio.CancelledError) as e:  # the lane's end, whatever it was
+                self._break(flight, e)
+        arrived = [one for one in arrived if one[0] in self.flights]  # a lane that broke has had its own taken
+        rows = []
+        for _, flight, answer in arrived:
+            if _is_result(flight, answer):
+                rows.append((flight.what.key, answer["done"], flight.hand.lane.name, self._seconds(flight)))
+                flight.hand.free = flight.ended or self.clock()
+        new = iter(self.ledger.record_all(rows, self.search))
+        for number, flight, answer in arrived:
+            self._take(number, flight, answer, next(new) if _is_result(flight, answer) else None)
+
+    def _take(self, number: int, flight: _Flight, answer: dict[str, Any], new: bool | None = None) -> None:
+        """Do what an answer asks for; `new` says of a result that the ledger has whether it was new there."""
         hand = flight.hand
         (hand.compiling if flight.job == "compile" else hand.measuring).discard(number)
         if flight.job == "look":
@@ -539,7 +598,9 @@ class Scheduler:
             hand.ready.append(flight.what)
         else:
             self.broken.pop(id(hand.lane), None)
-            self._measured(flight, answer)
+            self._measured(flight, answer, new)
+        if flight.job != "compile":
+            hand.free = max(hand.free, flight.ended or self.clock())
         del self.flights[number]  # an interrupt before this takes it again
 
     def _looked(self, pool: _Pool, keys: list[str], answer: dict[str, Any]) -> None:
@@ -567,7 +628,7 @@ class Scheduler:
         self.ledger.open(pool.device, opened, self.search)
         self.watcher.total(len(opened))
 
-    def _measured(self, flight: _Flight, answer: dict[str, Any]) -> None:
+    def _measured(self, flight: _Flight, answer: dict[str, Any], new: bool | None) -> None:
         task, pool = flight.what, flight.hand.pool
         outcome, why = _outcome(answer)
         if outcome == "done":
@@ -578,8 +639,9 @@ class Scheduler:
                 return
             if self.databases and result.get("unkept"):
                 logs.warn_once(("unkept", pool.device), "results are not in the user's databases: %s", result["unkept"])
-            if self.ledger.record(task.key, self.search, result, flight.hand.lane.name,
-                                  self.clock() - flight.began) or not task.done:
+            if new is None:
+                new = self.ledger.record(task.key, self.search, result, flight.hand.lane.name, self._seconds(flight))
+            if new or not task.done:
                 self.summary.results.append((task.key, result))
             self._end(pool, task, result, "")
             return
@@ -601,7 +663,12 @@ class Scheduler:
 
     def _note(self, flight: _Flight, outcome: str, why: str) -> None:
         self.ledger.attempt(flight.hand.pool.device, flight.what.key, self.search, flight.job, flight.hand.lane.name,
-                            self.clock() - flight.began, outcome, why)
+                            self._seconds(flight), outcome, why)
+
+    def _seconds(self, flight: _Flight) -> float:
+        """Return how long a job took, without the time that it waited for the measurement before."""
+        began = flight.began if flight.job == "compile" else max(flight.began, flight.hand.free)
+        return max(0.0, (flight.ended or self.clock()) - began)
 
 
 def outliers(times: dict[str, float]) -> list[str]:
@@ -615,6 +682,11 @@ def outliers(times: dict[str, float]) -> list[str]:
     middle = statistics.median(times.values()) if times else 0.0
     return [f"{worker}: {abs(ms / middle - 1):.0%} {'slower' if ms > middle else 'faster'} than the median of "
             f"{len(times)} devices" for worker, ms in times.items() if abs(ms - middle) > OUTLIER * middle]
+
+
+def _is_result(flight: _Flight, answer: dict[str, Any]) -> bool:
+    """Whether a measurement's answer belongs into the ledger."""
+    return flight.job == "measure" and "done" in answer and not answer["done"].get("known")
 
 
 def _outcome(answer: dict[str, Any]) -> tuple[str, str]:

@@ -677,12 +677,16 @@ cdef int32_t _set_map(void* kernel, uint32_t index, const void* address, const t
     cdef uint64_t[5] strides
     cdef uint32_t[5] box
     cdef uint32_t[5] steps
+    cdef bint pushed
     cdef int32_t code
     cdef int i
     for i in range(map.rank):
         lens[i], box[i], steps[i] = map.len[i], map.box[i], map.step[i]
         if i > 0:
             strides[i - 1] = map.stride[i]
+    code = enter((<kernel_t*> kernel).module.context, &pushed)
+    if code != 0:
+        return code
     if map.im2col:
         code = cu.cuTensorMapEncodeIm2col(
             made, CU_TENSOR_MAP_DATA_TYPE_UINT16, map.rank, <void*> address, lens, strides, map.lower, map.upper, box[0],
@@ -693,6 +697,7 @@ cdef int32_t _set_map(void* kernel, uint32_t index, const void* address, const t
             made, CU_TENSOR_MAP_DATA_TYPE_UINT16, map.rank, <void*> address, lens, strides, box, steps,
             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
+    leave(pushed)
     return _set_arg(kernel, index, MAP_BYTES, made) if code == 0 else code
 
 

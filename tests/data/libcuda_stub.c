@@ -407,6 +407,7 @@ API int cuTensorMapEncodeTiled(void *made, int type, uint32_t rank, void *addres
                                const uint64_t *stride, const uint32_t *box, const uint32_t *step, int interleave,
                                int swizzle, int promotion, int fill) {
     NOTE("%p", address);
+    NEED(now(), BAD_CONTEXT);
     (void) promotion, (void) fill;
     return make_map(made, type, rank, address, len, stride, box, NULL, NULL, step, interleave, swizzle);
 }
@@ -415,6 +416,7 @@ API int cuTensorMapEncodeIm2col(void *made, int type, uint32_t rank, void *addre
                                 uint32_t pixels, const uint32_t *step, int interleave, int swizzle, int promotion, int fill) {
     const uint32_t box[2] = {channels, pixels};
     NOTE("%p", address);
+    NEED(now(), BAD_CONTEXT);
     (void) promotion, (void) fill;
     return make_map(made, type, rank, address, len, stride, box, lower, upper, step, interleave, swizzle);
 }

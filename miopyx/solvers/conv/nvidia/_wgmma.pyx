@@ -57,12 +57,13 @@ def limit_read_again(int64_t most=2 * CACHED):
 
 
 cdef int _only_choice = -1
+cdef int _only_tile = -1
 
 
-def limit_choices(int only=-1):
-    """Take this one of CHOICES wherever it is possible; for tests and benches."""
-    global _only_choice
-    _only_choice = only
+def limit_choices(int only=-1, int weights=-1):
+    """Take this one of CHOICES wherever it is possible, and of TILES; for tests and benches."""
+    global _only_choice, _only_tile
+    _only_choice, _only_tile = only, weights
 
 
 # What is read from memory, and of partial sums written and read, in bytes a microsecond.
@@ -927,7 +928,7 @@ cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept:
     cdef split_k_t s = split_k_operands(p, True)
     # The copies of contiguous pixels need more registers than a tile of 256 x 144, the last, leaves.
     return split_k_among(dev, p, &s, TILES, W256X144 if s.contiguous_pixels else WEIGHT_TILES,
-                         2 * (elements_of(&p.x) + elements_of(&p.y)), _columns_in_a_row(p, &s), -1, True)
+                         2 * (elements_of(&p.x) + elements_of(&p.y)), _columns_in_a_row(p, &s), _only_tile, True)
 
 
 cdef split_k_t split_k_among(Device dev, const mx_conv_problem* p, const split_k_t* whole, const tile_t* tiles,

@@ -404,6 +404,96 @@ def packing(handle, quick):
                 build, rng, shape)
 
 
+def pooling(handle, quick):
+    """Return problems of the kernels of GPUs that random problems seldom meet: by lanes, of whole planes, and what is
+    beyond MIOpen's own pooling."""
+    import test_pooling
+    import test_pooling_beyond
+    from guarded import LAYOUTS
+
+    cases = [  # layout, images and channels, lengths, windows, pads, strides
+        ("channels last", (1, 24), (5, 6), (3, 3), (1, 1), (2, 2)),
+        ("channels last", (1, 40), (4, 5), (3, 3), (1, 1), (1, 1)),
+        ("channels last", (2, 20), (5, 7), (2, 3), (0, 2), (2, 1)),
+        ("channels last", (3, 72), (5, 4), (5, 4), (0, 0), (1, 1)), ("packed", (3, 5), (7, 7), (7, 7), (0, 0), (1, 1)),
+        ("packed", (2, 3), (5, 16), (3, 3), (1, 1), (2, 2)), ("packed", (1, 2), (6, 8), (3, 5), (0, 2), (1, 1)),
+        ("channels last", (2, 21), (6, 9), (3, 3), (1, 1), (2, 1)), ("packed", (1, 2), (2, 4, 5), (2, 3, 3), (1, 1, 1),
+                                                                    (1, 2, 2)),
+    ]
+    for number, (layout, channels, lens, window, pad, step) in enumerate(cases):
+        for mode in range(3):
+            dtype = ALL_TYPES[(number + mode) % 3]
+
+            def run(handle, rng, mode=mode, dtype=dtype, layout=layout, given=(channels + lens, window, pad, step)):
+                index_type, index_mode = (0, mode % 2) if rng.integers(2) else (int(rng.integers(1, 4)), 1)
+                shape = mode, *given, index_type, index_mode
+                test_pooling.check_pooling(handle, *test_pooling.problem_of(shape, dtype, layout), rng)
+            yield f"pooling {mode} {layout} {channels + lens} {window}, {dtype}", run
+    for number, kind in enumerate(("dilated", "asymmetric", "ceil", "divisor", "all") * 2):
+        dtype = ALL_TYPES[number % (4 if handle.device.fp64 else 3)]
+
+        def run_beyond(handle, rng, kind=kind, dtype=dtype):
+            desc, lens = test_pooling_beyond.draw(rng, kind)
+            test_pooling_beyond.check(handle, desc, lens, dtype, LAYOUTS[rng.integers(len(LAYOUTS))], rng)
+        yield f"{kind} pooling {number}, {dtype}", run_beyond
+
+
+def softmax(handle, quick):
+    """Return problems of many short sets, and of sets that a group or its registers hold."""
+    import test_softmax
+
+    for number, (lens, make) in enumerate([((1, 3, 65, 67), test_softmax.channels_last), *(
+            (lens, make) for lens in ((2, 21, 3, 4), (2, 40, 2, 4), (1, 1100, 1, 3), (2, 150, 3, 3))
+            for make in (test_softmax.TensorDescriptor, test_softmax.channels_last))]):
+        for algorithm, mode in test_softmax.CASES:
+            if number == 0 and (mode == test_softmax.INSTANCE or algorithm == 0):
+                continue
+            dtype = ALL_TYPES[(number + algorithm) % 3]
+
+            def run(handle, rng, given=(algorithm, mode, dtype, lens), make=make):
+                test_softmax.check_problem(handle, *given, rng, lambda t, s, _: make(t, s))
+            yield f"softmax {algorithm} {mode} {lens} {make.__name__}, {dtype}", run
+
+
+def batch_norm(handle, quick):
+    """Return problems of each kernel of batch norm's: planes, neighbouring ones together, columns, and parts."""
+    import test_batchnorm
+
+    cases = [(1, (3, 8, 7, 7), "packed"), (1, (3, 6, 4, 7), "packed"), (1, (9, 3, 6, 8), "packed"),
+             (1, (5, 12, 3, 5), "last"), (0, (4, 9, 3, 2), "packed"), (0, (5, 4, 3, 2), "mixed"),
+             (1, (2, 7, 9, 11), "gaps"), (1, (2, 2, 40, 30), "packed"), (1, (2, 5, 23, 21), "last"),
+             (1, (1, 20, 1, 1), "packed"), (1, (2, 4, 3, 4, 5), "mixed")]
+    for number, (mode, lens, layout) in enumerate(cases):
+        for dtype in (ALL_TYPES[number % 3], ALL_TYPES[(number + 1) % (4 if handle.device.fp64 else 3)]):
+            def run(handle, rng, mode=mode, lens=lens, layout=layout, dtype=dtype):
+                test_batchnorm.Example(mode, lens, dtype, rng, layout).check(handle)
+            yield f"batch norm {mode} {lens} {layout}, {dtype}", run
+
+
+def sums(handle, quick):
+    """Return gradients of biases that take two launches, and sums of nothing."""
+    import numpy as np
+    import test_empty
+    import test_tensor_ops
+
+    import miopyx
+
+    for lens, order in (((2, 2, 90, 100), None), ((1, 3, 120, 47), None), ((3, 9, 40, 31), (0, 2, 3, 1))):
+        for dtype in ALL_TYPES[:3]:
+            def run(handle, rng, lens=lens, order=order, dtype=dtype):
+                strides = test_tensor_ops.packed(lens, order) if order else None
+                y = test_tensor_ops.Tensor(handle, rng, dtype, lens, strides)
+                b = test_tensor_ops.Tensor(handle, rng, dtype, (1, lens[1], 1, 1), None, np.nan)
+                y.keep()
+                miopyx.miopenConvolutionBackwardBias(handle, 1, y.desc, y.data, 0, b.desc, b.data)
+                want, terms = (f(y.wide).sum((0, 2, 3), keepdims=True) for f in (np.asarray, np.abs))
+                test_tensor_ops.within(b.result(), want, terms, dtype, 4 + y.view.size // b.view.size)
+            yield f"bias gradient {lens} {order}, {dtype}", run
+    for dtype in ALL_TYPES[:3]:
+        yield (f"bias gradient of nothing, {dtype}",
+               lambda handle, rng, dtype=dtype: test_empty.test_bias(handle, dtype, False))
+
+
 ALL_TYPES = "float32", "float16", "bfloat16", "float64"
 GENERAL = "^(Gemm|ConvDirect|FFT|Cpu|Gpu|Depthwise|Signal)"
 NO_WINOGRAD = "^(Gemm|ConvDirect|FFT|GpuImplicit|Depthwise|Signal)"
@@ -444,6 +534,9 @@ def units() -> list[Unit]:
     ]
     for name, view, cases, names, most, types in rows:
         found.append(Unit(name, view, convolutions(cases, names, most, types=types)))
+    found += [Unit(f"kernels: {name}", view, problems) for view in ("gpu", "small gpu") for name, problems in (
+        ("pooling", pooling), ("softmax", softmax), ("batch norm", batch_norm), ("sums", sums))]
+    found.append(Unit("kernels: pooling", "cpu", pooling))
     found.append(Unit("packing: of NVIDIA's solvers", "gpu", packing))
     return found
 

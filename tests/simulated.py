@@ -560,19 +560,21 @@ def write_zeros() -> None:
     plain, devices.allocate = devices.allocate, allocate
 
 
-def keep_buffers(platform: int) -> None:
-    """Let no buffer of a cl_platform_id end: Oclgrind takes one at the address of another for what that held,
-    uninitialised or not.
+def keep_memory(platform: int) -> None:
+    """Let no buffer and no program's constants of a cl_platform_id end: Oclgrind takes a buffer at the address of
+    another for what that held, uninitialised or not, and behind its end for uninitialised whatever is written.
 
     Its functions stand in the table that loaders call them by, to which each object of OpenCL's begins with a pointer.
     """
-    retain, release = 17, 18  # places of clRetainMemObject and clReleaseMemObject
+    # places of clRetainMemObject and clReleaseMemObject, clRetainProgram and clReleaseProgram
+    places = ((17, 18), (28, 29))
     table = ctypes.cast(ctypes.c_void_p(platform), ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p)))[0]
     page, size = os.sysconf("SC_PAGE_SIZE"), ctypes.sizeof(ctypes.c_void_p)
-    place = ctypes.addressof(table.contents) + release * size
     protect = ctypes.CDLL(None).mprotect
-    protect(ctypes.c_void_p(place // page * page), ctypes.c_size_t(2 * page), 3)
-    table[release] = table[retain]
+    for retain, release in places:
+        place = ctypes.addressof(table.contents) + release * size
+        protect(ctypes.c_void_p(place // page * page), ctypes.c_size_t(2 * page), 3)
+        table[release] = table[retain]
 
 
 def handle_on(view: str):
@@ -592,16 +594,17 @@ def child(given: dict[str, Any]) -> None:
     """Run a unit's problems and write what came of them, a JSON object a line."""
     import guarded
     import numpy as np
+    import pyopencl as cl
     import pytest
     from drawn import HANDLES
 
     faulthandler.enable()
     unit = next(u for u in units() if (u.name, u.view) == (given["name"], given["view"]))
     guarded.Pages.against = "end"  # buffers without guards
+    keep_memory(cl.get_platforms()[0].int_ptr)  # before the handle is tried out
     handle = HANDLES["oclgrind"] = handle_on(unit.view)
     built = Programs()
     write_zeros()
-    keep_buffers(handle.device.info.handle.platform.int_ptr)
     log, read = Path(os.environ["OCLGRIND_LOG"]), 0
     with open(given["out"], "a", encoding="utf-8") as out:
         problems = list(unit.problems(handle, given["quick"]))

@@ -45,8 +45,8 @@ WHY_NOT = f"needs {LIBRARY}: apt-get install oclgrind"
 SECONDS = 1500  # of a unit
 SEED = 5
 VIEWS: dict[str, dict[str, Any]] = {
-    "cpu": {"kind": "cpu", "host_unified": False},
-    "cpu wide": {"kind": "cpu", "host_unified": False, "isa": "avx512"},
+    "cpu": {"kind": "cpu", "runtime": "pocl", "host_unified": False},
+    "cpu wide": {"kind": "cpu", "runtime": "pocl", "host_unified": False, "isa": "avx512"},
     "gpu": {"kind": "gpu", "max_work_group_size": 256},
     "small gpu": {"kind": "gpu", "max_work_group_size": 64, "local_mem": 16 << 10, "fp64": False, "fp16": False,
                   "isa": ""},
@@ -363,6 +363,13 @@ def tiny():
             "groups": conv_case(1, 4, 2, (3, 4), (3, 3), (1, 1), groups=2)}
 
 
+def along_rows():
+    """Transforms of 16 and of 64 points along rows."""
+    from cases_reader import conv_case
+
+    return {"1x9": conv_case(2, 2, 3, (1, 20), (1, 9), (0, 4)), "1x31": conv_case(1, 3, 2, (2, 40), (1, 31), (0, 15))}
+
+
 def operation(name: str, count: int):
     """Return random problems of an operation of tests/random_operations.py, of each type in turn."""
     def problems(handle, quick):
@@ -496,7 +503,7 @@ def sums(handle, quick):
 
 ALL_TYPES = "float32", "float16", "bfloat16", "float64"
 GENERAL = "^(Gemm|ConvDirect|FFT|Cpu|Gpu|Depthwise|Signal)"
-NO_WINOGRAD = "^(Gemm|ConvDirect|FFT|GpuImplicit|Depthwise|Signal)"
+OF_GPUS = "^(Gemm|ConvDirect|GpuImplicit|Depthwise|Signal)"  # transforms take half a minute each
 # Operations whose kernels others have, or that compute nothing on a device.
 OTHER_DOORS = {"find 2.0", "fused problems", "fused norms", "other problems", "foreign solutions", "setters",
                "graph", "graph of a convolution", "graph of attention", "other graphs", "attributes", "immediate",
@@ -516,12 +523,13 @@ def units() -> list[Unit]:
                   for name in random_operations.OPERATIONS if name not in OTHER_DOORS]
     rows = [
         ("conv: listed cases", "cpu", listed(), GENERAL, 10_000, ALL_TYPES),
-        ("conv: listed cases", "gpu", listed("smoke"), NO_WINOGRAD, 8_000, ALL_TYPES),
+        ("conv: listed cases", "gpu", listed("smoke"), OF_GPUS, 8_000, ALL_TYPES),
         ("conv: listed cases", "cpu wide", listed("smoke"), GENERAL, 10_000, ALL_TYPES),
-        ("conv: listed cases", "small gpu", listed("smoke"), NO_WINOGRAD, 4_000, ALL_TYPES[:3]),
+        ("conv: listed cases", "small gpu", listed("smoke"), OF_GPUS, 4_000, ALL_TYPES[:3]),
         ("conv: Winograd", "gpu", tiny, "^GpuWinograd", 10_000, ALL_TYPES),
         ("conv: FFT", "cpu", shapes_of("test_fft"), "^FFT", 300_000, ALL_TYPES),
         ("conv: FFT", "gpu", shapes_of("test_fft"), "^FFT", 60_000, ALL_TYPES),
+        ("conv: FFT along rows", "gpu", along_rows, "^FFT", 60_000, ALL_TYPES[:3]),
         ("conv: grouped", "cpu", shapes_of("test_grouped_cpu"), "^CpuGrouped", 100_000, ALL_TYPES),
         ("conv: Winograd", "cpu", shapes_of("test_winograd_cpu", "CASES"), "^CpuWinograd", 1_000_000, ALL_TYPES),
         ("conv: Winograd of other filters", "cpu", shapes_of("test_winograd_cpu", "OTHERS"), "^CpuWinograd", 1_000_000,

@@ -50,6 +50,8 @@ VIEWS: dict[str, dict[str, Any]] = {
     "gpu": {"kind": "gpu", "max_work_group_size": 256},
     "small gpu": {"kind": "gpu", "max_work_group_size": 64, "local_mem": 16 << 10, "fp64": False, "fp16": False,
                   "isa": ""},
+    **{isa: {"kind": "gpu", "runtime": "amd", "isa": isa, "name": f"amd-{isa}_2", "max_work_group_size": 1024}
+       for isa in ("gfx90a", "gfx1100")},
 }
 
 
@@ -501,13 +503,34 @@ def sums(handle, quick):
                lambda handle, rng, dtype=dtype: test_empty.test_bias(handle, dtype, False))
 
 
+def matrix_cores(handle, quick):
+    """Return convolutions on AMD's matrix cores, whose instructions are emulated (tests/test_amd_matrix.py)."""
+    import test_amd_matrix
+    from cases_reader import grouped_case
+    from drawn import HOST
+    from solver_checks import DIRECTIONS, Example, verify
+
+    made = Programs.made[0]
+    head, declared, rest = made.lined(test_amd_matrix.FILE).partition(test_amd_matrix.SLICES)
+    emulation = test_amd_matrix.EMULATION.read_text(encoding="utf-8")
+    made.texts[test_amd_matrix.FILE] = f"{emulation}{head}{test_amd_matrix.EMULATED}{declared}{rest}"
+    case = grouped_case(1, 2, 5, 7, (3, 4))
+    for dtype in test_amd_matrix.types_of(handle):
+        for layout in ("packed", "channels last"):
+            for direction in range(3):
+                def run(handle, rng, given=(case, dtype, layout), direction=direction):
+                    solver, example = test_amd_matrix.SOLVERS[direction], Example(*given, rng, HOST(), copied=True)
+                    verify(handle, example, direction, example.run(handle, direction, solver), solver)
+                yield f"matrix cores, {dtype}, {layout}, {DIRECTIONS[direction]}", run
+
+
 ALL_TYPES = "float32", "float16", "bfloat16", "float64"
 GENERAL = "^(Gemm|ConvDirect|FFT|Cpu|Gpu|Depthwise|Signal)"
 OF_GPUS = "^(Gemm|ConvDirect|GpuImplicit|Depthwise|Signal)"  # transforms take half a minute each
 # Operations whose kernels others have, or that compute nothing on a device.
 OTHER_DOORS = {"find 2.0", "fused problems", "fused norms", "other problems", "foreign solutions", "setters",
                "graph", "graph of a convolution", "graph of attention", "other graphs", "attributes", "immediate",
-               "convolution by algorithm", "plan of fusion", "plan of norm", "rnn parameters", "fusion"}
+               "convolution by algorithm", "plan of fusion", "plan of norm", "rnn parameters"}
 COUNTS = {"pooling": 12, "op tensor": 12, "reduce": 16, "softmax": 16, "batch norm": 16, "rnn": 6, "attention": 6,
           "steps of rnn": 3, "dropout in rnn": 3}
 MOST = 9  # of lengths of problems that take a product for each step, or each pair
@@ -545,6 +568,7 @@ def units() -> list[Unit]:
     found += [Unit(f"kernels: {name}", view, problems) for view in ("gpu", "small gpu") for name, problems in (
         ("pooling", pooling), ("softmax", softmax), ("batch norm", batch_norm), ("sums", sums))]
     found.append(Unit("kernels: pooling", "cpu", pooling))
+    found += [Unit("kernels: matrix cores", isa, matrix_cores) for isa in ("gfx90a", "gfx1100")]
     found.append(Unit("packing: of NVIDIA's solvers", "gpu", packing))
     return found
 

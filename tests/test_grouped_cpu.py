@@ -12,7 +12,7 @@ from miopyx import TensorDescriptor
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
-LITTLE = "the runtime may have too little private memory"
+LITTLE = "needs more private memory than the runtime may have"
 SOLVERS = tuple(registry.BY_NAME[name] for name in ("CpuGroupedFwd", "CpuGroupedBwd", "CpuGroupedWrw"))
 LAYOUTS = ("packed", "channels last", "packed with gaps", "channels last with gaps")
 

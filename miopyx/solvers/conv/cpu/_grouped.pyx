@@ -459,7 +459,7 @@ cdef class CpuGroupedWrw(_Grouped):
         # A work-item has 1.4 MB.  Where it is several lanes of a vector, as on Mesa's llvmpipe, a thread's stack
         # overflows, and no query says how much there may be.
         if dev.is_cpu and dev.info.runtime not in ROOMY:
-            return "the runtime may have too little private memory"
+            return "needs more private memory than the runtime may have"
         return _Grouped.refuse(self, dev, p)
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:

@@ -532,7 +532,7 @@ OTHER_DOORS = {"find 2.0", "fused problems", "fused norms", "other problems", "f
                "graph", "graph of a convolution", "graph of attention", "other graphs", "attributes", "immediate",
                "convolution by algorithm", "plan of fusion", "plan of norm", "rnn parameters"}
 COUNTS = {"pooling": 12, "op tensor": 12, "reduce": 16, "softmax": 16, "batch norm": 16, "rnn": 6, "attention": 6,
-          "steps of rnn": 3, "dropout in rnn": 3}
+          "steps of rnn": 3, "dropout in rnn": 3, "fusion": 24}
 MOST = 9  # of lengths of problems that take a product for each step, or each pair
 SLOW = {"rnn", "steps of rnn", "dropout in rnn", "attention"}
 

@@ -503,6 +503,22 @@ def sums(handle, quick):
                lambda handle, rng, dtype=dtype: test_empty.test_bias(handle, dtype, False))
 
 
+def epilogue(handle, quick):
+    """Return fused convolutions by FFTs, which store results and leave the epilogue to a launch of its own."""
+    import test_fusion
+    from cases_reader import conv_case
+    from drawn import HOST
+    from solver_checks import Example
+
+    from miopyx.solvers import registry
+
+    case = conv_case(1, 2, 3, (7, 9), (5, 5), (2, 2))
+    for dtype, layout in (("float32", "packed"), ("float16", "channels last"))[:1 if handle.device.is_gpu else 2]:
+        def run(handle, rng, given=(case, dtype, layout)):
+            test_fusion.check(handle, Example(*given, rng, HOST()), registry.BY_NAME["FFTConvFwd"], rng)
+        yield f"fused FFT, {dtype}, {layout}", run
+
+
 def matrix_cores(handle, quick):
     """Return convolutions on AMD's matrix cores, whose instructions are emulated (tests/test_amd_matrix.py)."""
     import test_amd_matrix
@@ -568,6 +584,7 @@ def units() -> list[Unit]:
     found += [Unit(f"kernels: {name}", view, problems) for view in ("gpu", "small gpu") for name, problems in (
         ("pooling", pooling), ("softmax", softmax), ("batch norm", batch_norm), ("sums", sums))]
     found.append(Unit("kernels: pooling", "cpu", pooling))
+    found += [Unit("kernels: epilogue", view, epilogue) for view in ("cpu", "gpu")]
     found += [Unit("kernels: matrix cores", isa, matrix_cores) for isa in ("gfx90a", "gfx1100")]
     found.append(Unit("packing: of NVIDIA's solvers", "gpu", packing))
     return found

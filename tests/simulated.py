@@ -45,11 +45,13 @@ WHY_NOT = f"needs {LIBRARY}: apt-get install oclgrind"
 SECONDS = 1500  # of a unit
 SEED = 5
 VIEWS: dict[str, dict[str, Any]] = {
-    "cpu": {"kind": "cpu", "host_unified": False},
-    "cpu wide": {"kind": "cpu", "host_unified": False, "isa": "avx512"},
+    "cpu": {"kind": "cpu", "runtime": "pocl", "host_unified": False},
+    "cpu wide": {"kind": "cpu", "runtime": "pocl", "host_unified": False, "isa": "avx512"},
     "gpu": {"kind": "gpu", "max_work_group_size": 256},
     "small gpu": {"kind": "gpu", "max_work_group_size": 64, "local_mem": 16 << 10, "fp64": False, "fp16": False,
                   "isa": ""},
+    **{isa: {"kind": "gpu", "runtime": "amd", "isa": isa, "name": f"amd-{isa}_2", "max_work_group_size": 1024}
+       for isa in ("gfx90a", "gfx1100")},
 }
 
 
@@ -363,6 +365,13 @@ def tiny():
             "groups": conv_case(1, 4, 2, (3, 4), (3, 3), (1, 1), groups=2)}
 
 
+def along_rows():
+    """Transforms of 16 and of 64 points along rows."""
+    from cases_reader import conv_case
+
+    return {"1x9": conv_case(2, 2, 3, (1, 20), (1, 9), (0, 4)), "1x31": conv_case(1, 3, 2, (2, 40), (1, 31), (0, 15))}
+
+
 def operation(name: str, count: int):
     """Return random problems of an operation of tests/random_operations.py, of each type in turn."""
     def problems(handle, quick):
@@ -404,15 +413,142 @@ def packing(handle, quick):
                 build, rng, shape)
 
 
+def pooling(handle, quick):
+    """Return problems of the kernels of GPUs that random problems seldom meet: by lanes, of whole planes, and what is
+    beyond MIOpen's own pooling."""
+    import test_pooling
+    import test_pooling_beyond
+    from guarded import LAYOUTS
+
+    cases = [  # layout, images and channels, lengths, windows, pads, strides
+        ("channels last", (1, 24), (5, 6), (3, 3), (1, 1), (2, 2)),
+        ("channels last", (1, 40), (4, 5), (3, 3), (1, 1), (1, 1)),
+        ("channels last", (2, 20), (5, 7), (2, 3), (0, 2), (2, 1)),
+        ("channels last", (3, 72), (5, 4), (5, 4), (0, 0), (1, 1)), ("packed", (3, 5), (7, 7), (7, 7), (0, 0), (1, 1)),
+        ("packed", (2, 3), (5, 16), (3, 3), (1, 1), (2, 2)), ("packed", (1, 2), (6, 8), (3, 5), (0, 2), (1, 1)),
+        ("channels last", (2, 21), (6, 9), (3, 3), (1, 1), (2, 1)), ("packed", (1, 2), (2, 4, 5), (2, 3, 3), (1, 1, 1),
+                                                                    (1, 2, 2)),
+    ]
+    for number, (layout, channels, lens, window, pad, step) in enumerate(cases):
+        for mode in range(3):
+            dtype = ALL_TYPES[(number + mode) % 3]
+
+            def run(handle, rng, mode=mode, dtype=dtype, layout=layout, given=(channels + lens, window, pad, step)):
+                index_type, index_mode = (0, mode % 2) if rng.integers(2) else (int(rng.integers(1, 4)), 1)
+                shape = mode, *given, index_type, index_mode
+                test_pooling.check_pooling(handle, *test_pooling.problem_of(shape, dtype, layout), rng)
+            yield f"pooling {mode} {layout} {channels + lens} {window}, {dtype}", run
+    for number, kind in enumerate(("dilated", "asymmetric", "ceil", "divisor", "all") * 2):
+        dtype = ALL_TYPES[number % (4 if handle.device.fp64 else 3)]
+
+        def run_beyond(handle, rng, kind=kind, dtype=dtype):
+            desc, lens = test_pooling_beyond.draw(rng, kind)
+            test_pooling_beyond.check(handle, desc, lens, dtype, LAYOUTS[rng.integers(len(LAYOUTS))], rng)
+        yield f"{kind} pooling {number}, {dtype}", run_beyond
+
+
+def softmax(handle, quick):
+    """Return problems of many short sets, and of sets that a group or its registers hold."""
+    import test_softmax
+
+    for number, (lens, make) in enumerate([((1, 3, 65, 67), test_softmax.channels_last), *(
+            (lens, make) for lens in ((2, 21, 3, 4), (2, 40, 2, 4), (1, 1100, 1, 3), (2, 150, 3, 3))
+            for make in (test_softmax.TensorDescriptor, test_softmax.channels_last))]):
+        for algorithm, mode in test_softmax.CASES:
+            if number == 0 and (mode == test_softmax.INSTANCE or algorithm == 0):
+                continue
+            dtype = ALL_TYPES[(number + algorithm) % 3]
+
+            def run(handle, rng, given=(algorithm, mode, dtype, lens), make=make):
+                test_softmax.check_problem(handle, *given, rng, lambda t, s, _: make(t, s))
+            yield f"softmax {algorithm} {mode} {lens} {make.__name__}, {dtype}", run
+
+
+def batch_norm(handle, quick):
+    """Return problems of each kernel of batch norm's: planes, neighbouring ones together, columns, and parts."""
+    import test_batchnorm
+
+    cases = [(1, (3, 8, 7, 7), "packed"), (1, (3, 6, 4, 7), "packed"), (1, (9, 3, 6, 8), "packed"),
+             (1, (5, 12, 3, 5), "last"), (0, (4, 9, 3, 2), "packed"), (0, (5, 4, 3, 2), "mixed"),
+             (1, (2, 7, 9, 11), "gaps"), (1, (2, 2, 40, 30), "packed"), (1, (2, 5, 23, 21), "last"),
+             (1, (1, 20, 1, 1), "packed"), (1, (2, 4, 3, 4, 5), "mixed")]
+    for number, (mode, lens, layout) in enumerate(cases):
+        for dtype in (ALL_TYPES[number % 3], ALL_TYPES[(number + 1) % (4 if handle.device.fp64 else 3)]):
+            def run(handle, rng, mode=mode, lens=lens, layout=layout, dtype=dtype):
+                test_batchnorm.Example(mode, lens, dtype, rng, layout).check(handle)
+            yield f"batch norm {mode} {lens} {layout}, {dtype}", run
+
+
+def sums(handle, quick):
+    """Return gradients of biases that take two launches, and sums of nothing."""
+    import numpy as np
+    import test_empty
+    import test_tensor_ops
+
+    import miopyx
+
+    for lens, order in (((2, 2, 90, 100), None), ((1, 3, 120, 47), None), ((3, 9, 40, 31), (0, 2, 3, 1))):
+        for dtype in ALL_TYPES[:3]:
+            def run(handle, rng, lens=lens, order=order, dtype=dtype):
+                strides = test_tensor_ops.packed(lens, order) if order else None
+                y = test_tensor_ops.Tensor(handle, rng, dtype, lens, strides)
+                b = test_tensor_ops.Tensor(handle, rng, dtype, (1, lens[1], 1, 1), None, np.nan)
+                y.keep()
+                miopyx.miopenConvolutionBackwardBias(handle, 1, y.desc, y.data, 0, b.desc, b.data)
+                want, terms = (f(y.wide).sum((0, 2, 3), keepdims=True) for f in (np.asarray, np.abs))
+                test_tensor_ops.within(b.result(), want, terms, dtype, 4 + y.view.size // b.view.size)
+            yield f"bias gradient {lens} {order}, {dtype}", run
+    for dtype in ALL_TYPES[:3]:
+        yield (f"bias gradient of nothing, {dtype}",
+               lambda handle, rng, dtype=dtype: test_empty.test_bias(handle, dtype, False))
+
+
+def epilogue(handle, quick):
+    """Return fused convolutions by FFTs, which store results and leave the epilogue to a launch of its own."""
+    import test_fusion
+    from cases_reader import conv_case
+    from drawn import HOST
+    from solver_checks import Example
+
+    from miopyx.solvers import registry
+
+    case = conv_case(1, 2, 3, (7, 9), (5, 5), (2, 2))
+    for dtype, layout in (("float32", "packed"), ("float16", "channels last"))[:1 if handle.device.is_gpu else 2]:
+        def run(handle, rng, given=(case, dtype, layout)):
+            test_fusion.check(handle, Example(*given, rng, HOST()), registry.BY_NAME["FFTConvFwd"], rng)
+        yield f"fused FFT, {dtype}, {layout}", run
+
+
+def matrix_cores(handle, quick):
+    """Return convolutions on AMD's matrix cores, whose instructions are emulated (tests/test_amd_matrix.py)."""
+    import test_amd_matrix
+    from cases_reader import grouped_case
+    from drawn import HOST
+    from solver_checks import DIRECTIONS, Example, verify
+
+    made = Programs.made[0]
+    head, declared, rest = made.lined(test_amd_matrix.FILE).partition(test_amd_matrix.SLICES)
+    emulation = test_amd_matrix.EMULATION.read_text(encoding="utf-8")
+    made.texts[test_amd_matrix.FILE] = f"{emulation}{head}{test_amd_matrix.EMULATED}{declared}{rest}"
+    case = grouped_case(1, 2, 5, 7, (3, 4))
+    for dtype in test_amd_matrix.types_of(handle):
+        for layout in ("packed", "channels last"):
+            for direction in range(3):
+                def run(handle, rng, given=(case, dtype, layout), direction=direction):
+                    solver, example = test_amd_matrix.SOLVERS[direction], Example(*given, rng, HOST(), copied=True)
+                    verify(handle, example, direction, example.run(handle, direction, solver), solver)
+                yield f"matrix cores, {dtype}, {layout}, {DIRECTIONS[direction]}", run
+
+
 ALL_TYPES = "float32", "float16", "bfloat16", "float64"
 GENERAL = "^(Gemm|ConvDirect|FFT|Cpu|Gpu|Depthwise|Signal)"
-NO_WINOGRAD = "^(Gemm|ConvDirect|FFT|GpuImplicit|Depthwise|Signal)"
+OF_GPUS = "^(Gemm|ConvDirect|GpuImplicit|Depthwise|Signal)"  # transforms take half a minute each
 # Operations whose kernels others have, or that compute nothing on a device.
 OTHER_DOORS = {"find 2.0", "fused problems", "fused norms", "other problems", "foreign solutions", "setters",
                "graph", "graph of a convolution", "graph of attention", "other graphs", "attributes", "immediate",
-               "convolution by algorithm", "plan of fusion", "plan of norm", "rnn parameters", "fusion"}
+               "convolution by algorithm", "plan of fusion", "plan of norm", "rnn parameters"}
 COUNTS = {"pooling": 12, "op tensor": 12, "reduce": 16, "softmax": 16, "batch norm": 16, "rnn": 6, "attention": 6,
-          "steps of rnn": 3, "dropout in rnn": 3}
+          "steps of rnn": 3, "dropout in rnn": 3, "fusion": 24}
 MOST = 9  # of lengths of problems that take a product for each step, or each pair
 SLOW = {"rnn", "steps of rnn", "dropout in rnn", "attention"}
 
@@ -426,12 +562,13 @@ def units() -> list[Unit]:
                   for name in random_operations.OPERATIONS if name not in OTHER_DOORS]
     rows = [
         ("conv: listed cases", "cpu", listed(), GENERAL, 10_000, ALL_TYPES),
-        ("conv: listed cases", "gpu", listed("smoke"), NO_WINOGRAD, 8_000, ALL_TYPES),
+        ("conv: listed cases", "gpu", listed("smoke"), OF_GPUS, 8_000, ALL_TYPES),
         ("conv: listed cases", "cpu wide", listed("smoke"), GENERAL, 10_000, ALL_TYPES),
-        ("conv: listed cases", "small gpu", listed("smoke"), NO_WINOGRAD, 4_000, ALL_TYPES[:3]),
+        ("conv: listed cases", "small gpu", listed("smoke"), OF_GPUS, 4_000, ALL_TYPES[:3]),
         ("conv: Winograd", "gpu", tiny, "^GpuWinograd", 10_000, ALL_TYPES),
         ("conv: FFT", "cpu", shapes_of("test_fft"), "^FFT", 300_000, ALL_TYPES),
         ("conv: FFT", "gpu", shapes_of("test_fft"), "^FFT", 60_000, ALL_TYPES),
+        ("conv: FFT along rows", "gpu", along_rows, "^FFT", 60_000, ALL_TYPES[:3]),
         ("conv: grouped", "cpu", shapes_of("test_grouped_cpu"), "^CpuGrouped", 100_000, ALL_TYPES),
         ("conv: Winograd", "cpu", shapes_of("test_winograd_cpu", "CASES"), "^CpuWinograd", 1_000_000, ALL_TYPES),
         ("conv: Winograd of other filters", "cpu", shapes_of("test_winograd_cpu", "OTHERS"), "^CpuWinograd", 1_000_000,
@@ -444,6 +581,11 @@ def units() -> list[Unit]:
     ]
     for name, view, cases, names, most, types in rows:
         found.append(Unit(name, view, convolutions(cases, names, most, types=types)))
+    found += [Unit(f"kernels: {name}", view, problems) for view in ("gpu", "small gpu") for name, problems in (
+        ("pooling", pooling), ("softmax", softmax), ("batch norm", batch_norm), ("sums", sums))]
+    found.append(Unit("kernels: pooling", "cpu", pooling))
+    found += [Unit("kernels: epilogue", view, epilogue) for view in ("cpu", "gpu")]
+    found += [Unit("kernels: matrix cores", isa, matrix_cores) for isa in ("gfx90a", "gfx1100")]
     found.append(Unit("packing: of NVIDIA's solvers", "gpu", packing))
     return found
 
@@ -467,19 +609,21 @@ def write_zeros() -> None:
     plain, devices.allocate = devices.allocate, allocate
 
 
-def keep_buffers(platform: int) -> None:
-    """Let no buffer of a cl_platform_id end: Oclgrind takes one at the address of another for what that held,
-    uninitialised or not.
+def keep_memory(platform: int) -> None:
+    """Let no buffer and no program's constants of a cl_platform_id end: Oclgrind takes a buffer at the address of
+    another for what that held, uninitialised or not, and behind its end for uninitialised whatever is written.
 
     Its functions stand in the table that loaders call them by, to which each object of OpenCL's begins with a pointer.
     """
-    retain, release = 17, 18  # places of clRetainMemObject and clReleaseMemObject
+    # places of clRetainMemObject and clReleaseMemObject, clRetainProgram and clReleaseProgram
+    places = ((17, 18), (28, 29))
     table = ctypes.cast(ctypes.c_void_p(platform), ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p)))[0]
     page, size = os.sysconf("SC_PAGE_SIZE"), ctypes.sizeof(ctypes.c_void_p)
-    place = ctypes.addressof(table.contents) + release * size
     protect = ctypes.CDLL(None).mprotect
-    protect(ctypes.c_void_p(place // page * page), ctypes.c_size_t(2 * page), 3)
-    table[release] = table[retain]
+    for retain, release in places:
+        place = ctypes.addressof(table.contents) + release * size
+        protect(ctypes.c_void_p(place // page * page), ctypes.c_size_t(2 * page), 3)
+        table[release] = table[retain]
 
 
 def handle_on(view: str):
@@ -499,16 +643,17 @@ def child(given: dict[str, Any]) -> None:
     """Run a unit's problems and write what came of them, a JSON object a line."""
     import guarded
     import numpy as np
+    import pyopencl as cl
     import pytest
     from drawn import HANDLES
 
     faulthandler.enable()
     unit = next(u for u in units() if (u.name, u.view) == (given["name"], given["view"]))
     guarded.Pages.against = "end"  # buffers without guards
+    keep_memory(cl.get_platforms()[0].int_ptr)  # before the handle is tried out
     handle = HANDLES["oclgrind"] = handle_on(unit.view)
     built = Programs()
     write_zeros()
-    keep_buffers(handle.device.info.handle.platform.int_ptr)
     log, read = Path(os.environ["OCLGRIND_LOG"]), 0
     with open(given["out"], "a", encoding="utf-8") as out:
         problems = list(unit.problems(handle, given["quick"]))

@@ -12,6 +12,7 @@ tile may hold that no output has.
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from cases_reader import ConvCase
 from guarded import DTYPE, ROUNDOFF, Guarded, Tensor, strides_of
 
@@ -25,6 +26,20 @@ DIRECTIONS = ("forward", "backward data", "backward weights")
 OUTPUT = (2, 0, 1)  # of x, w and y, what each direction computes
 
 worst: dict[tuple[str, str, str], float] = {}
+
+
+def needs_fp64(handle: miopyx.Handle, dtype: str) -> None:
+    """Skip a test in float64 on a device that has none."""
+    if dtype == "float64" and not (handle.device.is_host or handle.device.fp64):
+        pytest.skip("no double precision")
+
+
+def on_a_gpu(handle: miopyx.Handle) -> bool:
+    """Return whether kernels run on a GPU, not on a CPU that is taken for one."""
+    import pyopencl as cl
+
+    info = handle.device.info
+    return info.cuda >= 0 or bool(info.handle.type & cl.device_type.GPU)
 
 
 def descriptors(case: ConvCase, dtype: str, layout: str = "packed") -> list[TensorDescriptor]:
@@ -143,6 +158,7 @@ class Example:
 def check(handle, example: Example, direction: int, solver, rng: np.random.Generator,
           config: tuple | None = None) -> np.ndarray:
     """Check a solver that must take the problem: alone, and with alpha and beta; return its result alone."""
+    needs_fp64(handle, example.dtype)
     assert solver.why_not(handle.device, example.problem(direction)) is None, example.problem(direction)
     got = example.run(handle, direction, solver, config=config)
     verify(handle, example, direction, got, solver)

@@ -25,6 +25,8 @@ from miopyx.values import config
 SOURCE = programs.source
 EMULATION = Path(__file__).parent / "data" / "amd_matrix.h"
 FILE = "conv/amd/matrix.cl"
+SLICES = "    __local ELEMENT a_slice["
+EMULATED = "    __local float emulated[ITEMS / LANES * 1024];\n"  # before these
 TARGETS = ("gfx90a", "gfx942", "gfx1100")
 SOLVERS = tuple(registry.BY_NAME[f"AmdMatrix{direction}"] for direction in ("Fwd", "Bwd", "Wrw"))
 FLAGS = ("-x", "cl", "-target", "amdgcn-amd-amdhsa", "-cl-std=CL2.0", "-Xclang", "-finclude-default-header",
@@ -36,9 +38,9 @@ def with_emulation(file: str) -> str:
     text = SOURCE(file)
     if file != FILE:
         return text
-    head, declared, rest = text.partition("    __local ELEMENT a_slice[")
+    head, declared, rest = text.partition(SLICES)
     assert declared
-    return f"{EMULATION.read_text()}{head}    __local float emulated[ITEMS / LANES * 1024];\n{declared}{rest}"
+    return f"{EMULATION.read_text()}{head}{EMULATED}{declared}{rest}"
 
 
 @pytest.fixture(params=TARGETS)

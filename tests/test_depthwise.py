@@ -10,7 +10,15 @@ import numpy as np
 import nvidia_programs
 import pytest
 from cases_reader import ConvCase, grouped_case
-from solver_checks import Example, check_inf_and_nan, check_twice, configurations_of, problem_of, verify
+from solver_checks import (
+    Example,
+    check_inf_and_nan,
+    check_twice,
+    configurations_of,
+    on_a_gpu,
+    problem_of,
+    verify,
+)
 
 import miopyx
 from miopyx.solvers import registry
@@ -77,7 +85,7 @@ def gpu(opencl_name, pretend):
 def cases(gpu: miopyx.Handle, rng: np.random.Generator) -> list[tuple[str, str, int]]:
     """Types, layouts and directions: all of them on a GPU; a CPU takes seconds to build a kernel, so one."""
     every = [(dtype, layout, direction) for dtype in TYPES for layout in LAYOUTS for direction in range(3)]
-    return every if gpu.device.info.runtime != "pocl" else [every[rng.integers(len(every))]]
+    return every if on_a_gpu(gpu) else [every[rng.integers(len(every))]]
 
 
 @pytest.mark.some(6)
@@ -104,7 +112,7 @@ def test_tiles_that_registers_hold(gpu, host, rng, name):
 
 def test_any_configuration_computes_the_same(gpu, host, rng, request):
     """Of random shapes, a random one."""
-    on_gpu = gpu.device.info.runtime != "pocl"
+    on_gpu = on_a_gpu(gpu)
     for _ in range(100 if on_gpu else max(2, request.config.getoption("--configurations") // 100)):
         shape = list(SHAPES.values())[rng.integers(len(SHAPES))]
         direction = int(rng.integers(3))
@@ -165,7 +173,7 @@ def test_inf_and_nan_beside_padding(gpu, host, rng, direction):
     """What a tap does not meet must not count, infinite filters and gradients included."""
     names = ("3x3 of odd sizes", "3x3 with stride 2", "groups of 4", "13x13 of many images")
     every = [(name, layout) for name in names for layout in LAYOUTS[:2]]
-    if gpu.device.info.runtime == "pocl":
+    if not on_a_gpu(gpu):
         every = [every[rng.integers(len(every))]]
     for name, layout in every:
         example = Example(SHAPES[name], "float32", layout, rng, host, copied=True)

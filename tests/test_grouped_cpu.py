@@ -12,6 +12,7 @@ from miopyx import TensorDescriptor
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
+LITTLE = "needs more private memory than the runtime may have"
 SOLVERS = tuple(registry.BY_NAME[name] for name in ("CpuGroupedFwd", "CpuGroupedBwd", "CpuGroupedWrw"))
 LAYOUTS = ("packed", "channels last", "packed with gaps", "channels last with gaps")
 
@@ -69,7 +70,9 @@ def test_every_shape(cpu, host, rng, amount, name):
     for dtype, layout, direction in cases:
         if dtype == "float64" and not cpu.device.fp64:
             continue
-        check_twice(cpu, Example(shape, dtype, layout, rng, host), direction, SOLVERS[direction], rng)
+        example = Example(shape, dtype, layout, rng, host)
+        if SOLVERS[direction].why_not(cpu.device, example.problem(direction)) != LITTLE:
+            check_twice(cpu, example, direction, SOLVERS[direction], rng)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS[:2])
@@ -86,6 +89,15 @@ def test_an_infinity_stays_in_its_channel(cpu, host, rng, layout):
             np.testing.assert_array_equal(np.isfinite(got), np.isfinite(want))
             finite = np.isfinite(want)
             np.testing.assert_allclose(got[finite], want[finite], rtol=1e-3, atol=1e-3)
+
+
+def test_weights_want_private_memory(cpu, pretend):
+    """Of a thread's stack, which Mesa's llvmpipe shares out to the lanes of a vector."""
+    for runtime, why in (("pocl", None), ("intel", None), ("other", LITTLE)):
+        dev = pretend(cpu.device.name, runtime=runtime).device
+        problem = ConvProblem(2, *descriptors(SHAPES["groups of 5 and 17"], "float32"),
+                              SHAPES["groups of 5 and 17"].conv())
+        assert SOLVERS[2].why_not(dev, problem) == why
 
 
 def test_what_is_refused(cpu):

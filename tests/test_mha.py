@@ -288,6 +288,11 @@ def test_long_heads(handle, gpu, on_gpu, rng):
     both(gpu if on_gpu else handle, "float32", (1, 1, 20, 33, 150, 290), rng, causal=True)
 
 
+def test_long_heads_in_little_local_memory(opencl_name, pretend, rng):
+    """Slices are narrower on a GPU of 32 KiB."""
+    both(pretend(opencl_name, kind="gpu", local_mem=32 << 10), "float32", (1, 1, 20, 33, 150, 290), rng, causal=True)
+
+
 def test_many_keys(handle, rng):
     one = Attention(handle, "float32", (1, 2, 3, 3000, 16, 8), rng, saved=False, amax=False)
     one.forward()

@@ -499,7 +499,7 @@ def test_opencl_memory(opencl_handle, rng):
     plan(inner, arrays[1], arrays[2])  # an array with an offset into its buffer
     np.testing.assert_allclose(arrays[2].get(), problem.truth(0), rtol=1e-5, atol=1e-4)
     with pytest.raises(BadParmError, match="type"):
-        plan(arrays[0].astype(np.float64), arrays[1], arrays[2])
+        plan(cl_array.empty(handle.queue, problem.host[0].shape, np.float64), arrays[1], arrays[2])
     with pytest.raises(BadParmError, match="too small"):
         plan(large[large.size - 10:], arrays[1], arrays[2])
     with pytest.raises(BadParmError, match="shares memory"):

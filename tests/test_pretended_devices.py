@@ -58,7 +58,7 @@ def small_gpu(request, opencl_name, pretend):
 def is_known(device, refusal):
     """Whether a device lacks what a refusal says: int32's alpha and beta are doubles, attention has groups of 256."""
     if "work-groups or local memory too small" in refusal:
-        return device.max_work_group < 256 or device.local_mem < 48 << 10
+        return device.max_work_group < 256 or device.local_mem < 32 << 10
     return "device has no double precision" in refusal and not device.fp64
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cases_reader import ConvCase, conv_case
-from solver_checks import Example, check_inf_and_nan, check_twice, problem_of, verify
+from solver_checks import Example, check_inf_and_nan, check_twice, on_a_gpu, problem_of, verify
 
 import miopyx
 from miopyx.solvers import registry
@@ -66,7 +66,7 @@ def gpu(opencl_name, pretend):
 
 def cases(gpu: miopyx.Handle, rng: np.random.Generator) -> list[tuple[str, str, int]]:
     """Types, layouts and directions: all types on a GPU; a CPU takes seconds to build a kernel, so one a direction."""
-    every = TYPES if gpu.device.info.runtime != "pocl" else [TYPES[rng.integers(3)]]
+    every = TYPES if on_a_gpu(gpu) else [TYPES[rng.integers(3)]]
     return [(dtype, LAYOUTS[rng.integers(2)], direction) for dtype in every for direction in range(3)]
 
 

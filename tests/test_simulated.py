@@ -75,9 +75,12 @@ def test_what_is_tolerated_has_a_reason_and_a_place():
 
 
 @needs_oclgrind
-@pytest.mark.parametrize("view", UNITS)
-def test_a_slice(view):
-    done = subprocess.run([sys.executable, "-P", HERE / "simulated.py", *UNITS[view], "--view", view, "--quick", "2"],
+@pytest.mark.parametrize(("view", "given"), [
+    *((view, (*names, "--quick", "2")) for view, names in UNITS.items()),
+    ("gpu", ("kernels: softmax", "--problem", "softmax 1 1 (1, 3, 65"))],  # others write an old result that was read
+    ids=["cpu", "gpu", "old results"])
+def test_a_slice(view, given):
+    done = subprocess.run([sys.executable, "-P", HERE / "simulated.py", *given, "--view", view],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert "findings                       0" in done.stdout

@@ -79,6 +79,15 @@ static inline void give(__global STORAGE(T) *to, __local const STORAGE(T) *from,
         to[i] = from[i];
 }
 
+/* Between the group's computing and `give`, by which others write what a work-item has read of the old result. */
+static inline void all_computed(const SCALAR beta)
+{
+    if (beta != 0)
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    else
+        barrier(CLK_LOCAL_MEM_FENCE);
+}
+
 #define FIRST ((long)get_group_id(0) * LOCAL * COUNT)
 
 KERNEL softmax_forward(__global const STORAGE(T) *x, long x_offset, __global STORAGE(T) *y, long y_offset, PARAMETERS)
@@ -113,7 +122,7 @@ KERNEL softmax_forward(__global const STORAGE(T) *x, long x_offset, __global STO
             put(sets + mine + i, value);
         }
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    all_computed(beta);
     give(y, sets, all);
 }
 
@@ -143,6 +152,6 @@ KERNEL softmax_backward(__global const STORAGE(T) *y, long y_offset, __global co
             put(sets + mine + i, value);
         }
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    all_computed(beta);
     give(dx, sets, all);
 }

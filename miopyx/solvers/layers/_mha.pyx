@@ -40,7 +40,7 @@ cdef class OpenCLMha(OpenCLLayer):
 
     cpdef str why_not(self, Device dev, Problem problem):
         if not dev.is_host and not dev.is_cpu and (dev.max_work_group < ITEMS
-                                                   or _gpu_local(&(<MhaProblem> problem).c, NULL,
+                                                   or _gpu_local(dev, &(<MhaProblem> problem).c, NULL,
                                                                  NULL) > dev.local_mem):
             return "work-groups or local memory too small"
         return OpenCLLayer.why_not(self, dev, problem)
@@ -58,7 +58,7 @@ cdef class OpenCLMha(OpenCLLayer):
             lanes = _cpu_lanes(dev, a, o.forward, o.real, o.defines)
         else:
             o.file = "layers/mha_gpu.cl"
-            _gpu_local(p, &tile, &columns)
+            _gpu_local(dev, p, &tile, &columns)
             lanes = tile
             o.defines.update(TILE=tile, COLUMNS=columns)
         o.begin()
@@ -174,16 +174,17 @@ cdef int64_t _cpu_lanes(Device dev, const mx_mha_shape* a, bint forward, int64_t
     return side * vec
 
 
-cdef int64_t _gpu_local(const mx_mha_problem* p, int64_t* tile, int64_t* columns) noexcept:
-    """Choose the tiles of a GPU; returns the bytes of local memory that they take."""
+cdef int64_t _gpu_local(Device dev, const mx_mha_problem* p, int64_t* tile, int64_t* columns) noexcept:
+    """Choose the tiles of a GPU, in narrower slices where local memory is small; returns the bytes that they take."""
     cdef bint wide = p.t[<int> MHA_Q].type == MX_DOUBLE, forward = p.what == MX_MHA_FORWARD
-    cdef int64_t longest = p.t[<int> MHA_V].len[4], side = 32 if wide else 64, each
+    cdef int64_t longest = p.t[<int> MHA_V].len[4], side = 32 if wide else 64, each, fixed, limit
     if not forward:
         longest = max(longest, p.t[<int> MHA_Q].len[4])
-    each = min(8, ceil_div(longest, 16))
+    fixed, limit = side * (side + 1) + 2 * CHUNK * (side + 1) + 11 * side + 16, dev.local_mem // (8 if wide else 4)
+    each = max(1, min(8, ceil_div(longest, 16), (limit - fixed) // (CHUNK * 16)))
     if tile != NULL:
         tile[0], columns[0] = side, each
-    return (8 if wide else 4) * (side * (side + 1) + 2 * CHUNK * (side + 1) + CHUNK * 16 * each + 11 * side + 16)
+    return (8 if wide else 4) * (fixed + CHUNK * 16 * each)
 
 
 cdef mx_mha_strides _strides(const mx_mha_problem* p, int slot) noexcept:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cases_reader import case_of_line, conv_case
-from solver_checks import Example, check, check_twice, problem_of
+from solver_checks import Example, check, check_twice, problem_of, verify
 
 from miopyx import TensorDescriptor
 from miopyx.problem._key import find_key, parse_find_key
@@ -176,6 +177,69 @@ def every_way(gpu, host, rng, case, layout, direction):
     check_twice(gpu, Example(case, "float16", layout, rng, host, copied=True), direction, solver, rng)
     for dtype, shift in (("float16", 1), ("bfloat16", 0)):
         check(gpu, Example(case, dtype, layout, rng, host, shift=shift, copied=True), direction, solver, rng)
+
+
+# Of channels last what is copied by tensor maps: x and w, or of backward weights x and dy.
+MAPPED = {
+    "3x3": conv_case(3, 64, 128, (9, 11), (3, 3), (1, 1)),
+    "3x3 with a stride": conv_case(2, 128, 64, (12, 13), (3, 3), (1, 1), (2, 2)),
+    "uneven everything": conv_case(2, 64, 128, (15, 14), (5, 2), (3, 0), (3, 2), (2, 3)),
+    "1x1": conv_case(5, 192, 64, (7, 7), (1, 1)),
+    "1x1 with a stride": conv_case(2, 64, 160, (9, 8), (1, 1), (0, 0), (2, 1)),
+    "groups": conv_case(2, 256, 128, (6, 7), (3, 3), (1, 1), groups=2),
+    "images smaller than a box": conv_case(40, 64, 64, (2, 3), (3, 3), (1, 1)),
+    "pads beyond the filter": conv_case(1, 64, 192, (5, 6), (2, 2), (4, 5)),
+    "one pixel an image": conv_case(70, 64, 128, (1, 1), (1, 1)),
+    "volume": conv_case(2, 64, 128, (3, 4, 66), (3, 3, 3), (1, 1, 1)),
+    "volume with strides": conv_case(1, 128, 128, (5, 6, 130), (3, 2, 3), (1, 0, 1), (2, 1, 2)),
+}
+
+
+def are_mapped(gpu, example, direction):
+    steps = SOLVERS[direction].solution(gpu.device, example.problem(direction)).steps
+    return [step for step in steps if step.unmapped is not None]
+
+
+@pytest.mark.parametrize("direction", range(3))
+@pytest.mark.parametrize("name", MAPPED)
+def test_copies_by_tensor_maps(gpu, host, rng, name, direction):
+    if not gpu.device.info.cuda >= 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    case = MAPPED[name]
+    example = Example(case, "float16", "channels last", rng, host, copied=True)
+    if direction != 1 or max(case.stride) == 1:
+        step, = are_mapped(gpu, example, direction)
+        assert "TENSOR_MAPS=1" in step.spec.options.split()
+        assert step.unmapped.options == step.spec.options.replace(" -D TENSOR_MAPS=1", "")
+    check_twice(gpu, example, direction, SOLVERS[direction], rng)
+
+
+@pytest.mark.parametrize("direction", range(3))
+@pytest.mark.parametrize("tile", range(13))
+def test_every_tile_by_tensor_maps(gpu, host, rng, tile, direction):
+    if not gpu.device.info.cuda >= 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    example = Example(conv_case(2, 128, 320, (9, 21), (1, 3), (0, 1)), "bfloat16", "channels last", rng, host)
+    try:
+        _wgmma.limit_choices(tile, tile if tile < 7 else -1)
+        assert are_mapped(gpu, example, direction)
+        check(gpu, example, direction, SOLVERS[direction], rng)
+    finally:
+        _wgmma.limit_choices()
+
+
+@pytest.mark.parametrize("direction", range(3))
+def test_memory_that_no_map_takes(gpu, host, rng, direction):
+    """One plan, memory that begins at a multiple of 16 bytes and elsewhere, in turns, with numbers that change."""
+    if not gpu.device.info.cuda >= 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    examples = [Example(MAPPED["3x3"], "float16", "channels last", rng, host, shift, True) for shift in (0, 1)]
+    assert are_mapped(gpu, examples[0], direction)
+    for i, example in enumerate([*examples, *examples, *examples]):
+        alpha, beta = (1.5, 0.5) if i // 3 else (-0.5, 2.0)
+        old = example.random_output(direction, rng)
+        got = example.run(gpu, direction, SOLVERS[direction], alpha, beta, old)
+        verify(gpu, example, direction, got, SOLVERS[direction], alpha, beta, old.astype(np.float64))
 
 
 @pytest.mark.parametrize("shift", [0, 1])

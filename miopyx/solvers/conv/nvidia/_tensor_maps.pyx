@@ -25,8 +25,8 @@ def allow_maps(bint allowed=True):
     _allowed = allowed
 
 
-cdef bint has_maps(Device dev) except -1:
-    return _allowed and dev.info.cuda >= 0
+cdef bint has_maps(Device dev) noexcept:
+    return _allowed and dev.place.rt != NULL and dev.place.rt.set_map != NULL
 
 
 cdef Arg mapped(Arg arg, bytes map):
@@ -39,6 +39,7 @@ cdef bint _set_axis(tensor_map_t* m, int axis, int64_t length, int64_t stride, i
     """An axis of pixels: `count` of them, `step` apart, from the lowest tap of the first one on."""
     cdef int64_t most = 128 if m.rank == 4 else 16
     cdef int64_t lower = first + min(<int64_t> 0, (taps - 1) * tap), upper = lower + (count - 1) * step - (length - 1)
+    stride = ROW if length == 1 else stride  # nothing is read by it
     m.len[axis], m.stride[axis], m.step[axis] = length, 2 * stride, <int> step
     m.lower[axis - 1], m.upper[axis - 1] = <int> lower, <int> upper
     return (stride > 0 and stride % 8 == 0 and step <= MOST_STEP and -most <= lower < most and -most <= upper < most
@@ -62,8 +63,9 @@ cdef bytes map_pixels(const mx_nv_conv* g, int64_t x_d, int64_t pixels):
                           g.tap_h >> 16)
     else:
         fits &= _set_axis(&m, 2, g.h, g.x_h, g.p, g.step_h, g.first_h, g.taps_h, g.tap_h)
-    m.len[m.rank - 1], m.stride[m.rank - 1], m.step[m.rank - 1] = g.pixels // (both(g.p) * g.q), 2 * g.x_n, 1
-    return (<const char*> &m)[:sizeof(m)] if fits and g.x_n > 0 and g.x_n % 8 == 0 else None
+    cdef int64_t images = g.pixels // (both(g.p) * g.q), x_n = ROW if images == 1 else g.x_n
+    m.len[m.rank - 1], m.stride[m.rank - 1], m.step[m.rank - 1] = images, 2 * x_n, 1
+    return (<const char*> &m)[:sizeof(m)] if fits and x_n > 0 and x_n % 8 == 0 else None
 
 
 cdef bytes _rows(int64_t columns, int64_t rows, int64_t stride, int64_t box):
@@ -77,11 +79,12 @@ cdef bytes _rows(int64_t columns, int64_t rows, int64_t stride, int64_t box):
 
 cdef bytes map_result(const mx_nv_conv* g, int64_t y_d):
     """dy where pixels follow each other without gaps: a box is 64 filters of 64 pixels."""
-    cdef int64_t rows = g.p & 0xffff if g.p >> 16 else g.p
-    if (g.y_c != 1 or g.groups > 1 and g.y_g != g.filters or g.y_h != g.q * g.y_w
-            or g.p >> 16 and y_d != rows * g.y_h or g.y_n != both(g.p) * g.q * g.y_w):
+    cdef int64_t planes = g.p >> 16, rows = g.p & 0xffff if planes else g.p, pixels = both(g.p) * g.q
+    cdef int64_t pixel = g.y_w if g.q > 1 else g.y_h if rows > 1 else y_d if planes > 1 else g.y_n
+    if (g.y_c != 1 or g.groups > 1 and g.y_g != g.filters or rows > 1 and g.y_h != g.q * pixel
+            or planes > 1 and y_d != rows * g.q * pixel or g.pixels > pixels and g.y_n != pixels * pixel):
         return None
-    return _rows(g.groups * g.filters, g.pixels, g.y_w, ROW)
+    return _rows(g.groups * g.filters, g.pixels, pixel, ROW)
 
 
 cdef bytes map_filters(const mx_nv_conv* g, int64_t w_d, bint transposed, bint permuted, int64_t filters):

@@ -93,6 +93,16 @@ TILES[W64X64] = tile_t(64, 64, 256, 3, DEPTH, 0.8, 4)
 TILES[W128X192] = tile_t(128, 192, 384, 1, DEPTH, 0.61, 3)
 TILES[W64X192] = tile_t(64, 192, 256, 1, DEPTH, 0.42, 4)
 TILES[W256X144] = tile_t(256, 144, 384, 1, DEPTH, 0.85, 3)
+# The same where x and dy are copied by tensor maps, the last tile excepted.
+cdef tile_t[WEIGHT_TILES] MAPPED_TILES
+MAPPED_TILES[W128X256] = tile_t(128, 256, 384, 1, DEPTH, 0.70, 2.6)
+MAPPED_TILES[W256X128] = tile_t(256, 128, 384, 1, DEPTH, 0.76, 2.3)
+MAPPED_TILES[W128X128] = tile_t(128, 128, 384, 1, DEPTH, 0.375, 1.85)
+MAPPED_TILES[W64X256] = tile_t(64, 256, 256, 1, DEPTH, 0.406, 2.3)
+MAPPED_TILES[W64X64] = tile_t(64, 64, 256, 3, DEPTH, 0.476, 1.6)
+MAPPED_TILES[W128X192] = tile_t(128, 192, 384, 1, DEPTH, 0.541, 1.6)
+MAPPED_TILES[W64X192] = tile_t(64, 192, 256, 1, DEPTH, 0.324, 2.2)
+MAPPED_TILES[W256X144] = TILES[W256X144]
 cdef tuple TILE_DEFINES = (
     {"STAGES": 4}, {"STAGES": 4, "WG_ROWS": 2}, {"STAGES": 6}, {"STAGES": 5}, {"STAGES": 4}, {"STAGES": 5},
     {"STAGES": 6}, {"STAGES": 4, "WG_ROWS": 2})
@@ -128,6 +138,21 @@ CHOICES[T64X128_RESIDENT] = choice_t(64, 128, 1, 1, 0.20, 0.35)
 CHOICES[T128X128_RESIDENT] = choice_t(128, 128, 1, 1, 0.35, 0.95)
 CHOICES[T128X64_RESIDENT] = choice_t(128, 64, 1, 1, 0.25, 0.6)
 CHOICES[T256X64_RESIDENT] = choice_t(256, 64, 0, 1, 0.45, 1.0)
+# The same where x and w are copied by tensor maps.
+cdef choice_t[CHOICES_COUNT] MAPPED
+MAPPED[T128X256] = choice_t(128, 256, 0, 0, 0.617, 2.05)
+MAPPED[T256X128] = choice_t(256, 128, 0, 0, 0.628, 1.7)
+MAPPED[T128X128] = choice_t(128, 128, 1, 0, 0.317, 0.74)
+MAPPED[T128X64] = choice_t(128, 64, 1, 0, 0.232, 0.4)
+MAPPED[T256X64] = choice_t(256, 64, 0, 0, 0.55, 1.0)
+MAPPED[T192X256] = choice_t(192, 256, 0, 0, 0.944, 3.5)
+MAPPED[T128X192] = choice_t(128, 192, 0, 0, 0.48, 1.84)
+MAPPED[T192X128] = choice_t(192, 128, 0, 0, 0.534, 1.7)
+MAPPED[T64X256_RESIDENT] = choice_t(64, 256, 1, 1, 0.335, 0.6)
+MAPPED[T64X128_RESIDENT] = choice_t(64, 128, 1, 1, 0.215, 0.5)
+MAPPED[T128X128_RESIDENT] = choice_t(128, 128, 1, 1, 0.289, 0.8)
+MAPPED[T128X64_RESIDENT] = choice_t(128, 64, 1, 1, 0.207, 0.4)
+MAPPED[T256X64_RESIDENT] = CHOICES[T256X64_RESIDENT]
 
 
 # How conv/nvidia/hopper_rows.cl goes through positions, pixels with their padding.
@@ -258,9 +283,15 @@ cdef bint _shared(const mx_nv_conv* g) noexcept nogil:
     return (g.taps_h & 0xffff) * g.taps_w > 1 and g.filters <= 64
 
 
-cdef double _end_of(int choice, const mx_conv_problem* p) noexcept nogil:
+cdef bint _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases,
+                   bint last) noexcept:
+    """Whether the kernel copies by tensor maps, should there be some for how x and w lie."""
+    return (phases == 1 and p.fused.parts == 0 and not r.narrow.used and not r.x_pixels and (last or not r.scaled)
+            and g.reduced % SLICE == 0 and g.channels == g.reduced and has_maps(dev))
+
+
+cdef double _end_of(const choice_t* c, int choice, const mx_conv_problem* p) noexcept nogil:
     """Microseconds of a tile's end, with z if there is one; two warpgroups that share columns wait for z in turn."""
-    cdef const choice_t* c = &CHOICES[choice]
     if not p.fused.parts & MX_FUSED_Z:
         return c.end
     return c.end + c.pixels * c.filters * (1.5 if choice == T192X256 else 1.0) / Z_SPEED
@@ -277,6 +308,7 @@ cdef chosen_t _choose_among(Device dev, const mx_conv_problem* p, const roles_t*
     cdef bint last = g.y_c == 1 and g.filters > 1
     cdef int64_t units = max(1, dev.compute_units), slices = slices_of(g), down, across, groups, stages
     cdef bint shared = _shared(g), local_epilogue = not last and not r.scaled and both(g.p) * g.q % 64 != 0
+    cdef const choice_t* table = &MAPPED[0] if _by_maps(dev, p, r, g, phases, last) else &CHOICES[0]
     cdef double cost
     cdef choice_t tile
     cdef chosen_t best = chosen_t(0, 1, 1, 1, -1)
@@ -303,8 +335,8 @@ cdef chosen_t _choose_among(Device dev, const mx_conv_problem* p, const roles_t*
             groups = groups // across * across
         if stages < 3 or groups == 0:
             continue
-        tile = CHOICES[i]
-        tile.end = _end_of(i, p)
+        tile = table[i]
+        tile.end = _end_of(&table[i], i, p)
         cost = time_of(&tile, g, phases, down * across, groups)
         if best.cost < 0 or cost < best.cost:
             best = chosen_t(i, groups, stages, phases * down * across, cost)
@@ -448,20 +480,18 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
     cdef mx_nv_conv unphased = operands(p, r)
     args = hopper_args(p, r, g, &unphased, phases, &CHOICES[chosen]) + _roots(r)
     cdef KernelSpec unmapped = None
-    if phases == 1 and p.fused.parts == 0 and not r.narrow.used and not r.x_pixels and (last or not r.scaled):
-        maps = _maps(dev, p, r, g, &unphased, &CHOICES[chosen], last)
+    if _by_maps(dev, p, r, g, phases, last):
+        maps = _maps(p, r, g, &unphased, &CHOICES[chosen], last)
         if maps is not None:
             spec, unmapped = spec.defining("-D TENSOR_MAPS=1"), spec
             args = (mapped(args[0], maps[0]), mapped(args[1], maps[1])) + args[2:]
     return Step(spec, args, (best.groups * threads,), (threads,), 1, unmapped)
 
 
-cdef tuple _maps(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, const mx_nv_conv* whole,
+cdef tuple _maps(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, const mx_nv_conv* whole,
                  const choice_t* c, bint last):
     """Maps of x and w for tiles of a choice, None where there are none."""
     cdef mx_nv_volume v
-    if not has_maps(dev):
-        return None
     if g.p >> 16:
         v = _volume(p, r, g, whole)
     else:
@@ -917,6 +947,17 @@ cdef bint _columns_in_a_row(const mx_conv_problem* p, const split_k_t* s) noexce
             and (p.w.len[2] == 1 or stride[2] == s.reduced * p.w.len[4] * p.w.len[3]))
 
 
+cdef bint _weights_by_maps(Device dev, const mx_conv_problem* p, const split_k_t* s) noexcept:
+    """Whether the kernel copies by tensor maps, should there be some for how x and dy lie.
+
+    Of volumes only long rows and many filters gain: 256 at 16 x 16 x 16 55.8 -> 58.3, 64 at 64 x 64 x 64 259 -> 277,
+    512 at 5 x 60 x 104 757 -> 696.
+    """
+    return (not s.narrow.used and not s.contiguous_pixels and s.reduced % SLICE == 0
+            and s.reduced == p.w.len[1] and has_maps(dev)
+            and (not is_volume(p) or p.y.len[4] >= 64 and p.w.len[0] // p.groups >= 128))
+
+
 cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept:
     """The tile and the split-K of the pixels that should take least time.
 
@@ -927,7 +968,8 @@ cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept:
     """
     cdef split_k_t s = split_k_operands(p, True)
     # The copies of contiguous pixels need more registers than a tile of 256 x 144, the last, leaves.
-    return split_k_among(dev, p, &s, TILES, W256X144 if s.contiguous_pixels else WEIGHT_TILES,
+    return split_k_among(dev, p, &s, &MAPPED_TILES[0] if _weights_by_maps(dev, p, &s) else &TILES[0],
+                         W256X144 if s.contiguous_pixels else WEIGHT_TILES,
                          2 * (elements_of(&p.x) + elements_of(&p.y)), _columns_in_a_row(p, &s), _only_tile, True)
 
 
@@ -995,7 +1037,7 @@ cdef bint _adds_up(const split_k_t* s) noexcept nogil:
 
 
 cdef void count_weights(Device dev, const mx_conv_problem* p, const split_k_t* s, double* terms) noexcept:
-    count_tiles(dev, p, s, &TILES[s.tile], terms)
+    count_tiles(dev, p, s, &MAPPED_TILES[s.tile] if _weights_by_maps(dev, p, s) else &TILES[s.tile], terms)
 
 
 cdef void count_tiles(Device dev, const mx_conv_problem* p, const split_k_t* s, const tile_t* tile,
@@ -1095,7 +1137,7 @@ cdef Step multiply_weights(Device dev, const mx_conv_problem* p, const split_k_t
     if s.whole:
         args += (Arg.int32(s.whole),)
     cdef KernelSpec unmapped = None
-    if not s.narrow.used and not s.contiguous_pixels and tile.across % 64 == 0 and has_maps(dev):
+    if tile.across % SLICE == 0 and _weights_by_maps(dev, p, s):
         x, y = map_pixels(g, v.x_d, SLICE), map_result(g, v.y_d)
         if x is not None and y is not None:
             spec, unmapped = spec.defining("-D TENSOR_MAPS=1"), spec

@@ -167,6 +167,8 @@ class Ours:
         size = -(-max(size, 1) // element.size) * element.size
         if self.handle.device.is_host:
             return self.handle.upload(np.tile(element, size // element.size))
+        if self.handle.device.info.cuda >= 0:
+            return self.handle.repeated(element, size)
         import pyopencl as cl
 
         import miopyx

@@ -5,6 +5,7 @@ Other devices skip these tests.  Inputs, bounds and poison are solver_checks'.
 
 from __future__ import annotations
 
+import ctypes
 from itertools import product
 from pathlib import Path
 
@@ -240,6 +241,21 @@ def test_memory_that_no_map_takes(gpu, host, rng, direction):
         old = example.random_output(direction, rng)
         got = example.run(gpu, direction, SOLVERS[direction], alpha, beta, old)
         verify(gpu, example, direction, got, SOLVERS[direction], alpha, beta, old.astype(np.float64))
+
+
+@pytest.mark.parametrize("direction", range(3))
+def test_a_driver_that_makes_no_map(gpu, host, rng, direction):
+    path = next((line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libcuda.so" in line),
+                None)
+    stub = None if path is None else ctypes.CDLL(path)
+    if stub is None or not hasattr(stub, "stub_fail"):
+        pytest.skip("a driver of which calls fail is only pretended")
+    example = Example(MAPPED["3x3"], "float16", "channels last", rng, host, copied=True)
+    assert are_mapped(gpu, example, direction)
+    for name in ("Im2col", "Tiled", ""):
+        stub.stub_fail(f"cuTensorMapEncode{name}".encode(), 1, 1)
+        got = example.run(gpu, direction, SOLVERS[direction])
+        verify(gpu, example, direction, got, SOLVERS[direction])
 
 
 @pytest.mark.parametrize("shift", [0, 1])

@@ -152,7 +152,7 @@ cdef class Invoker(Kept):
         return 0
 
     cdef step_t* _unmapped(self, Handle handle, int number) except NULL:
-        """What runs where a tensor begins at an address that no map takes, which is rare."""
+        """What runs where a map cannot be made, which is rare."""
         cdef step_t* made = self.steps[number].unmapped
         if made == NULL:
             made = <step_t*> calloc(1, sizeof(step_t))
@@ -220,18 +220,13 @@ cdef class Invoker(Kept):
         for i in range(first, last):
             s = &self.steps[i]
             new = new_scalars
-            if s.mapped and not _takes_maps(s, slots):
+            if s.mapped and not _set_maps(rt, s, slots):
                 # Nobody remembers which of both kernels was told the last numbers.
                 s, new, bound = self._unmapped(handle, i), True, False
             for j in range(s.slot_count):
                 a = &s.slots[j]
                 b = slots[a.slot]
                 if a.map != NULL:
-                    if b.serial == 0 or b.serial != a.serial or b.offset + a.offset != a.start:
-                        a.serial = 0
-                        require(rt, rt.set_map(s.kernel, a.index, <char*> b.ptr + b.offset + a.offset, a.map),
-                                "making a tensor map")
-                        a.serial, a.start = b.serial, b.offset + a.offset
                     continue
                 if b.serial == 0 or b.serial != a.serial:
                     a.serial = 0
@@ -272,14 +267,26 @@ cdef class Invoker(Kept):
         return 0
 
 
-cdef bint _takes_maps(const step_t* s, binding_t** slots) noexcept nogil:
-    """Whether all tensors that have a map begin at a multiple of 16 bytes."""
+cdef bint _set_maps(const runtime_t* rt, step_t* s, binding_t** slots) noexcept nogil:
+    """Tell a kernel the tensor maps that it does not know yet; False where one cannot be made, of odd addresses above all.
+    """
     cdef int j
-    cdef const slot_arg_t* a
+    cdef slot_arg_t* a
+    cdef binding_t* b
+    cdef int64_t start
     for j in range(s.slot_count):
         a = &s.slots[j]
-        if a.map != NULL and (<uint64_t> slots[a.slot].ptr + slots[a.slot].offset + a.offset) % 16 != 0:
+        if a.map == NULL:
+            continue
+        b = slots[a.slot]
+        start = b.offset + a.offset
+        if (<uint64_t> b.ptr + start) % 16 != 0:
             return False
+        if b.serial == 0 or b.serial != a.serial or start != a.start:
+            a.serial = 0
+            if rt.set_map(s.kernel, a.index, <char*> b.ptr + start, a.map) != 0:
+                return False
+            a.serial, a.start = b.serial, start
     return True
 
 

@@ -689,8 +689,8 @@ cdef int32_t _set_map(void* kernel, uint32_t index, const void* address, const t
         return code
     if map.im2col:
         code = cu.cuTensorMapEncodeIm2col(
-            made, CU_TENSOR_MAP_DATA_TYPE_UINT16, map.rank, <void*> address, lens, strides, map.lower, map.upper, box[0],
-            box[1], steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+            made, CU_TENSOR_MAP_DATA_TYPE_UINT16, map.rank, <void*> address, lens, strides, map.lower, map.upper,
+            box[0], box[1], steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
     else:
         code = cu.cuTensorMapEncodeTiled(

@@ -42,7 +42,7 @@ cdef enum:
     FILTER_LIMIT = 11      # of theirs in rows
     ITEMS = 32             # work-items of a launch, at least, where there is enough to do
 
-ROOMY = frozenset(("pocl", "intel"))  # runtimes whose work-items have a thread's whole stack
+_ROOMY = frozenset(("pocl", "intel"))  # runtimes whose work-items have a thread's whole stack
 
 # Tunables.  TALL: as above; LOWS for backward data with strides, where a row of positions is two of dx.  PLANES:
 # elements of a group's planes, which should stay in a cache.
@@ -458,7 +458,7 @@ cdef class CpuGroupedWrw(_Grouped):
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         # A work-item has 1.4 MB.  Where it is several lanes of a vector, as on Mesa's llvmpipe, a thread's stack
         # overflows, and no query says how much there may be.
-        if dev.is_cpu and dev.info.runtime not in ROOMY:
+        if dev.is_cpu and dev.info.runtime not in _ROOMY:
             return "needs more private memory than the runtime may have"
         return _Grouped.refuse(self, dev, p)
 

@@ -88,20 +88,23 @@ cdef bytes map_result(const mx_nv_conv* g, int64_t y_d):
 
 
 cdef bytes map_filters(const mx_nv_conv* g, int64_t w_d, bint transposed, bint permuted, int64_t filters):
-    """w: a box is 64 channels of so many filters, in the order of mx_permuted where they are `permuted`; `transposed`: 64
-    filters of 64 channels.  `w_d` is a volume's stride from one tap to the next along the depth."""
+    """w: a box is 64 channels of so many filters, in the order of mx_permuted where they are `permuted`.
+
+    `transposed`: 64 filters of 64 channels.  `w_d` is a volume's stride from one tap to the next along the depth.
+    """
     cdef tensor_map_t m
     cdef bytes plain
     cdef int i
     cdef int64_t taps_d = g.taps_h >> 16 if g.p >> 16 else 1, taps_h = g.taps_h & 0xffff if g.p >> 16 else g.taps_h
     cdef int64_t[3] far = [(taps_d - 1) * w_d, (taps_h - 1) * g.w_h, (g.taps_w - 1) * <int64_t> g.w_w]
-    cdef int64_t low = g.w_first, high = g.w_first, rows = g.reduced if transposed else g.filters
+    cdef int64_t low = g.w_first, high = g.w_first, rows = g.reduced if transposed else g.filters, w_k = g.w_k
     for i in range(3):
         low += min(<int64_t> 0, far[i])
         high += max(<int64_t> 0, far[i])
-    if low < 0 or g.groups > 1 and g.w_g != rows * g.w_k:
+    if low < 0 or g.groups > 1 and g.w_g != rows * w_k:
         return None
-    plain = _rows(high + (g.filters if transposed else g.reduced), g.groups * rows, g.w_k, ROW if transposed else filters)
+    plain = _rows(high + (g.filters if transposed else g.reduced), g.groups * rows, w_k,
+                  ROW if transposed else filters)
     if plain is None or not permuted:
         return plain
     if g.filters % BLOCK:
@@ -109,7 +112,7 @@ cdef bytes map_filters(const mx_nv_conv* g, int64_t w_d, bint transposed, bint p
     m = (<const tensor_map_t*> <const char*> plain)[0]
     m.rank = 5
     m.len[1], m.len[2], m.len[3], m.len[4] = 2, 4, 4, g.groups * g.filters // BLOCK
-    m.stride[1], m.stride[2], m.stride[3], m.stride[4] = 2 * g.w_k, 16 * g.w_k, 4 * g.w_k, 2 * BLOCK * g.w_k
+    m.stride[1], m.stride[2], m.stride[3], m.stride[4] = 2 * w_k, 16 * w_k, 4 * w_k, 2 * BLOCK * w_k
     m.box[1], m.box[2], m.box[3], m.box[4] = 2, 4, 4, <int> (filters // BLOCK)
     m.step[2] = m.step[3] = m.step[4] = 1
     return (<const char*> &m)[:sizeof(m)]

@@ -268,8 +268,7 @@ cdef class Invoker(Kept):
 
 
 cdef bint _set_maps(const runtime_t* rt, step_t* s, binding_t** slots) noexcept nogil:
-    """Tell a kernel the tensor maps that it does not know yet; False where one cannot be made, of odd addresses above all.
-    """
+    """Tell a kernel the tensor maps that it does not know yet; False where one cannot be made, as of odd addresses."""
     cdef int j
     cdef slot_arg_t* a
     cdef binding_t* b

@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 
 # How a kernel's bulk copies go through a tensor of 16 bits, with axis 0 contiguous: boxes of `box` elements, or,
 # im2col, box[0] channels of box[1] pixels, which go through each image step by step, from `lower` to its lengths +
-# `upper` along the axes between channels and images.  128-byte swizzle, zeros outside; boxes have 64 elements of axis 0.
+# `upper` along the axes between channels and images.  128-byte swizzle, so 64 elements of axis 0; zeros outside.
 cdef struct tensor_map_t:
     int32_t rank             # at most 5
     bint im2col

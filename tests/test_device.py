@@ -690,6 +690,16 @@ def test_memory_that_repeats(opencl_device):
                 assert found.tolist() == np.resize(some, count).tolist()
 
 
+@pytest.mark.parametrize(("array", "size", "name"), [
+    (np.zeros(4, np.float32), 0, "size"), (np.zeros(4, np.float32), 2, "size"), (np.zeros(4, np.float32), 18, "size"),
+    (np.zeros(4, np.float32), -4, "size"), (np.zeros(0, np.float32), 16, "array"),
+    (np.zeros((2, 2), np.float32), 16, "array"), (np.zeros(8, np.float32)[::2], 16, "array")])
+def test_what_cannot_be_repeated(opencl_device, array, size, name):
+    for device in ("host", opencl_device):
+        with Handle(device) as handle, pytest.raises(BadParmError, match=name):
+            handle.repeated(array, size)
+
+
 def test_open_upload_download(opencl_device):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     cl = pytest.importorskip("pyopencl")

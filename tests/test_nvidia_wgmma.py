@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases_reader import case_of_line, conv_case
-from solver_checks import Example, check, check_twice, problem_of, verify
+from solver_checks import Example, check, check_twice, descriptors, plan, problem_of, verify
 
 from miopyx import TensorDescriptor
 from miopyx.problem._key import find_key, parse_find_key
@@ -241,6 +241,24 @@ def test_memory_that_no_map_takes(gpu, host, rng, direction):
         old = example.random_output(direction, rng)
         got = example.run(gpu, direction, SOLVERS[direction], alpha, beta, old)
         verify(gpu, example, direction, got, SOLVERS[direction], alpha, beta, old.astype(np.float64))
+
+
+def test_maps_are_made_anew_for_other_memory_alone(gpu, rng, tmp_path, monkeypatch):
+    if not gpu.device.info.cuda >= 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    log = tmp_path / "log"
+    x, w, y = descriptors(MAPPED["3x3"], "float16", "channels last")
+    run = plan(gpu, 0, (x, w, y), MAPPED["3x3"].conv(), SOLVERS[0].id)
+    buffers = [gpu.zeros(desc) for desc in (x, w, y, x)]
+    monkeypatch.setenv("STUB_LOG", str(log))
+    made = []
+    for inputs in (0, 0, 3, 3, 0):
+        log.write_text("")
+        run(buffers[inputs], *buffers[1:3])
+        made.append(log.read_text().count("cuTensorMapEncode"))
+    if not any(made):
+        pytest.skip("a driver that writes no log of its calls")
+    assert made == [2, 0, 1, 0, 1]
 
 
 @pytest.mark.parametrize("direction", range(3))

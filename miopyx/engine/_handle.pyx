@@ -776,11 +776,21 @@ cdef class Handle:
         ------
         AllocFailedError
             Where the device has no room.
+        BadParmError
+            For another array, or another size.
         """
         self.require_alive()
+        if array.ndim != 1 or array.size == 0 or not array.flags.c_contiguous:
+            raise BadParmError("cannot be repeated", "array", f"lengths {array.shape}, strides {array.strides}",
+                               "one dimension, contiguous, not empty")
+        if size < array.itemsize or size % array.itemsize:
+            raise BadParmError("no number of elements", "size", size, f"a multiple of {array.itemsize} bytes")
         array = array[:size // array.itemsize]
         if self.device.is_host:
-            return numpy.resize(array, size // array.itemsize)
+            try:
+                return numpy.resize(array, size // array.itemsize)
+            except MemoryError:
+                raise AllocFailedError("no memory", "size", size) from None
         if self.device.info.cuda >= 0:
             buffer = _cuda.Buffer(self.device.info.cuda, size)
             _cuda.copy_in(self.here(), buffer, array.view("u1"))

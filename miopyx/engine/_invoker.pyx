@@ -271,21 +271,19 @@ cdef bint _set_maps(const runtime_t* rt, step_t* s, binding_t** slots) noexcept 
     """Tell a kernel the tensor maps that it does not know yet; False where one cannot be made, as of odd addresses."""
     cdef int j
     cdef slot_arg_t* a
-    cdef binding_t* b
-    cdef int64_t start
+    cdef uint64_t at
     for j in range(s.slot_count):
         a = &s.slots[j]
         if a.map == NULL:
             continue
-        b = slots[a.slot]
-        start = b.offset + a.offset
-        if (<uint64_t> b.ptr + start) % 16 != 0:
+        at = <uint64_t> slots[a.slot].ptr + slots[a.slot].offset + a.offset
+        if at % 16 != 0:
             return False
-        if b.serial == 0 or b.serial != a.serial or start != a.start:
+        if at != a.serial:  # a map depends on nothing but the address, whoever has that memory by now
             a.serial = 0
-            if rt.set_map(s.kernel, a.index, <char*> b.ptr + start, a.map) != 0:
+            if rt.set_map(s.kernel, a.index, <void*> at, a.map) != 0:
                 return False
-            a.serial, a.start = b.serial, start
+            a.serial = at
     return True
 
 

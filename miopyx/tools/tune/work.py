@@ -215,6 +215,7 @@ class _Flight:
     began: float
     future: Any
     ended: float | None = None
+    seconds: float | None = None  # that it took, once it has landed
 
 
 @dataclass
@@ -298,7 +299,8 @@ class Scheduler:
         except KeyboardInterrupt:
             self.summary.ended_by = "interrupted"
             self._land([number for number, flight in self.flights.items()
-                        if flight.job == "measure" and flight.future is not None and flight.future.done()])
+                        if flight.job == "measure" and flight.future is not None and flight.future.done()
+                        and not flight.future.cancelled()])
         self.summary.left = sum(pool.left for pool in self.pools.values()) if self.pools else len(self.weights)
         return self.summary
 
@@ -442,15 +444,17 @@ class Scheduler:
                     self._take(number, flight, answer)
                     continue
             del self.flights[number]
+            waited = False  # on this machine: it was not begun
+            with contextlib.suppress(Exception):  # there may be nobody to tell
+                waited = flight.future.cancel() and self.databases
             if isinstance(flight.what, Task):
-                self._note(flight, "lost", why)
+                if not waited:
+                    self._note(flight, "lost", why)
                 self._wait(hand.pool, flight.what)
             else:
                 hand.pool.looks.appendleft(flight.what)
                 hand.pool.looking -= 1
-            self.summary.lost += 1
-            with contextlib.suppress(Exception):  # there may be nobody to tell
-                flight.future.cancel()
+            self.summary.lost += not waited
         for task in hand.ready:
             self._wait(hand.pool, task)
 
@@ -478,6 +482,8 @@ class Scheduler:
         pool, lane = hand.pool, hand.lane
         while len(hand.measuring) < lane.depth:
             if pool.looks:
+                if hand.measuring:
+                    break  # others look, too
                 keys = pool.looks.popleft()
                 pool.looking += 1
                 self._give(hand, "look", keys, keys=keys, search=self.search, again=self.again)
@@ -578,9 +584,11 @@ class Scheduler:
         arrived = [one for one in arrived if one[0] in self.flights]  # a lane that broke has had its own taken
         rows = []
         for _, flight, answer in arrived:
+            flight.seconds = self._seconds(flight)
+            if flight.job != "compile":
+                flight.hand.free = max(flight.hand.free, flight.ended or self.clock())
             if _is_result(flight, answer):
-                rows.append((flight.what.key, answer["done"], flight.hand.lane.name, self._seconds(flight)))
-                flight.hand.free = flight.ended or self.clock()
+                rows.append((flight.what.key, answer["done"], flight.hand.lane.name, flight.seconds))
         new = iter(self.ledger.record_all(rows, self.search))
         for number, flight, answer in arrived:
             self._take(number, flight, answer, next(new) if _is_result(flight, answer) else None)
@@ -667,6 +675,8 @@ class Scheduler:
 
     def _seconds(self, flight: _Flight) -> float:
         """Return how long a job took, without the time that it waited for the measurement before."""
+        if flight.seconds is not None:
+            return flight.seconds
         began = flight.began if flight.job == "compile" else max(flight.began, flight.hand.free)
         return max(0.0, (flight.ended or self.clock()) - began)
 

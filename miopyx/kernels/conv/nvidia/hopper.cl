@@ -464,6 +464,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         mx_ring_begin(full, STAGES, TENSOR_MAPS ? 1 : 128, PING_PONG ? 4 : 4 * CONSUMERS);
         mx_barrier_begin(turn, 4);
         mx_barrier_begin(turn + 8, 4);
+        if (TENSOR_MAPS)
+            MX_WG_PUBLISH(); /* the copies' proxy finds the barriers begun */
     }
 #if SCALE_COLUMNS && HAS_COLUMNS && COLUMNS_IN_LOCAL && RESIDENT
     mx_put_columns(columns_at, 0, mx_tile(get_group_id(0), &order).n0, WN, g.filters, item, THREADS, EPILOGUE_ARGS);

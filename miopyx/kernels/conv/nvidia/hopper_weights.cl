@@ -186,8 +186,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     Y += y_offset;
 #endif
     const uint shared = mx_shared(stages), full = mx_shared(barriers), empty = full + 8 * STAGES;
-    if (item == 0)
+    if (item == 0) {
         mx_ring_begin(full, STAGES, TENSOR_MAPS ? 1 : 128, 4 * CONSUMERS);
+        if (TENSOR_MAPS)
+            MX_WG_PUBLISH(); /* the copies' proxy finds the barriers begun */
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
 
     if (role == CONSUMERS) {

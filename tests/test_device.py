@@ -695,7 +695,7 @@ def test_memory_that_repeats(opencl_device):
     (np.zeros(4, np.float32), -4, "size"), (np.zeros(0, np.float32), 16, "array"),
     (np.zeros((2, 2), np.float32), 16, "array"), (np.zeros(8, np.float32)[::2], 16, "array")])
 def test_what_cannot_be_repeated(opencl_device, array, size, name):
-    for device in ("host", opencl_device):
+    for device in ("host", opencl_device.name):
         with Handle(device) as handle, pytest.raises(BadParmError, match=name):
             handle.repeated(array, size)
 

@@ -16,7 +16,7 @@ cdef struct slot_arg_t:
     int slot
     int width
     int64_t offset
-    uint64_t serial      # of the cl_mem that the kernel knows, 0 for none
+    uint64_t serial      # of the cl_mem that the kernel knows, of a map its address, 0 for none
     int64_t start        # the second argument that it knows, in elements; -1 for none
     const tensor_map_t* map  # of the solution; NULL where the arguments are an address and a start
 

@@ -93,16 +93,6 @@ TILES[W64X64] = tile_t(64, 64, 256, 3, DEPTH, 0.8, 4)
 TILES[W128X192] = tile_t(128, 192, 384, 1, DEPTH, 0.61, 3)
 TILES[W64X192] = tile_t(64, 192, 256, 1, DEPTH, 0.42, 4)
 TILES[W256X144] = tile_t(256, 144, 384, 1, DEPTH, 0.85, 3)
-# The same where x and dy are copied by tensor maps, the last tile excepted.
-cdef tile_t[WEIGHT_TILES] MAPPED_TILES
-MAPPED_TILES[W128X256] = tile_t(128, 256, 384, 1, DEPTH, 0.70, 2.6)
-MAPPED_TILES[W256X128] = tile_t(256, 128, 384, 1, DEPTH, 0.76, 2.3)
-MAPPED_TILES[W128X128] = tile_t(128, 128, 384, 1, DEPTH, 0.375, 1.85)
-MAPPED_TILES[W64X256] = tile_t(64, 256, 256, 1, DEPTH, 0.406, 2.3)
-MAPPED_TILES[W64X64] = tile_t(64, 64, 256, 3, DEPTH, 0.476, 1.6)
-MAPPED_TILES[W128X192] = tile_t(128, 192, 384, 1, DEPTH, 0.541, 1.6)
-MAPPED_TILES[W64X192] = tile_t(64, 192, 256, 1, DEPTH, 0.324, 2.2)
-MAPPED_TILES[W256X144] = TILES[W256X144]
 cdef tuple TILE_DEFINES = (
     {"STAGES": 4}, {"STAGES": 4, "WG_ROWS": 2}, {"STAGES": 6}, {"STAGES": 5}, {"STAGES": 4}, {"STAGES": 5},
     {"STAGES": 6}, {"STAGES": 4, "WG_ROWS": 2})
@@ -138,21 +128,29 @@ CHOICES[T64X128_RESIDENT] = choice_t(64, 128, 1, 1, 0.20, 0.35)
 CHOICES[T128X128_RESIDENT] = choice_t(128, 128, 1, 1, 0.35, 0.95)
 CHOICES[T128X64_RESIDENT] = choice_t(128, 64, 1, 1, 0.25, 0.6)
 CHOICES[T256X64_RESIDENT] = choice_t(256, 64, 0, 1, 0.45, 1.0)
-# The same where x and w are copied by tensor maps.
+# The same tiles where tensor maps copy: of x and w, and of x and dy.
 cdef choice_t[CHOICES_COUNT] MAPPED
-MAPPED[T128X256] = choice_t(128, 256, 0, 0, 0.617, 2.05)
-MAPPED[T256X128] = choice_t(256, 128, 0, 0, 0.628, 1.7)
-MAPPED[T128X128] = choice_t(128, 128, 1, 0, 0.317, 0.74)
-MAPPED[T128X64] = choice_t(128, 64, 1, 0, 0.232, 0.4)
-MAPPED[T256X64] = choice_t(256, 64, 0, 0, 0.55, 1.0)
-MAPPED[T192X256] = choice_t(192, 256, 0, 0, 0.944, 3.5)
-MAPPED[T128X192] = choice_t(128, 192, 0, 0, 0.48, 1.84)
-MAPPED[T192X128] = choice_t(192, 128, 0, 0, 0.534, 1.7)
-MAPPED[T64X256_RESIDENT] = choice_t(64, 256, 1, 1, 0.335, 0.6)
-MAPPED[T64X128_RESIDENT] = choice_t(64, 128, 1, 1, 0.215, 0.5)
-MAPPED[T128X128_RESIDENT] = choice_t(128, 128, 1, 1, 0.289, 0.8)
-MAPPED[T128X64_RESIDENT] = choice_t(128, 64, 1, 1, 0.207, 0.4)
-MAPPED[T256X64_RESIDENT] = CHOICES[T256X64_RESIDENT]
+cdef tile_t[WEIGHT_TILES] MAPPED_TILES
+
+
+cdef int _set_mapped(dict choices, dict tiles) except -1:
+    """Times of a slice and of a tile's end that differ from those of CHOICES and TILES."""
+    cdef int i
+    for i in range(CHOICES_COUNT):
+        MAPPED[i] = CHOICES[i]
+        MAPPED[i].slice, MAPPED[i].end = choices.get(i, (CHOICES[i].slice, CHOICES[i].end))
+    for i in range(WEIGHT_TILES):
+        MAPPED_TILES[i] = TILES[i]
+        MAPPED_TILES[i].slice, MAPPED_TILES[i].end = tiles.get(i, (TILES[i].slice, TILES[i].end))
+    return 0
+
+
+_set_mapped(
+    {T128X256: (0.617, 2.05), T256X128: (0.628, 1.7), T128X128: (0.317, 0.74), T128X64: (0.232, 0.4),
+     T192X256: (0.944, 3.5), T128X192: (0.48, 1.84), T192X128: (0.534, 1.7), T64X256_RESIDENT: (0.335, 0.6),
+     T64X128_RESIDENT: (0.215, 0.5), T128X128_RESIDENT: (0.289, 0.8), T128X64_RESIDENT: (0.207, 0.4)},
+    {W128X256: (0.70, 2.6), W256X128: (0.76, 2.3), W128X128: (0.375, 1.85), W64X256: (0.406, 2.3), W64X64: (0.476, 1.6),
+     W128X192: (0.541, 1.6), W64X192: (0.324, 2.2)})
 
 
 # How conv/nvidia/hopper_rows.cl goes through positions, pixels with their padding.

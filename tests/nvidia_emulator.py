@@ -161,7 +161,7 @@ def _two_of_word(m: re.Match, o: list[str]) -> str:
 
 
 _KINDS = {"f16": "HALF", "bf16": "BFLOAT", "tf32": "TF32", "s8": "INT8", "e4m3": "E4M3", "e5m2": "E5M2"}
-_NOTHING = (r"//launch:|barrier\.cluster\.arrive\..*|prefetch\..*|fence\..*|setmaxnreg\..*|"
+_NOTHING = (r"//launch:|barrier\.cluster\.arrive\..*|prefetch\..*|fence\..*|setmaxnreg\..*|griddepcontrol\..*|"
             r"wgmma\.(?:fence|commit_group|wait_group)\.sync\.aligned")
 _INSTRUCTIONS: list[tuple[str, Callable[[re.Match, list[str]], str]]] = [
     (_NOTHING, lambda m, o: ""),

@@ -141,7 +141,7 @@ def test_programs_of_opencl_are_made_launchable():
 
 
 def test_kernels_say_which_groups_run_at_once():
-    for said, together in ((b"cluster 16", 16), (b"cooperative", -1), (b"alone", 0)):
+    for said, together in ((b"cluster 16", 16), (b"cooperative", -1), (b"dependent", -2), (b"alone", 0)):
         _, entries = _cuda.launchable(PTX.replace(b"%r4, %envreg6;", b"%%r4, %%envreg6; //launch: %s" % said))
         assert {name: entry[4] for name, entry in entries.items()} == {"first": together, "second": 0, "third": 0}
 

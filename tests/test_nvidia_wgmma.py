@@ -261,6 +261,27 @@ def test_maps_are_made_anew_for_other_memory_alone(gpu, rng, tmp_path, monkeypat
     assert made == [2, 0, 1, 0, 1]
 
 
+def test_what_adds_up_may_begin_early(gpu, tmp_path, monkeypatch):
+    """Weights of few tiles are partial sums, which a second launch adds up; of many each is stored whole."""
+    if not gpu.device.info.cuda >= 0:
+        pytest.skip("OpenCL has no such launches")
+    log = tmp_path / "log"
+    seen = []
+    for case in (conv_case(8, 64, 64, (16, 17), (1, 1)), conv_case(1, 2048, 1024, (2, 32), (3, 3), (1, 1))):
+        x, w, y = descriptors(case, "float16", "channels last")
+        run = plan(gpu, 2, (x, w, y), case.conv(), SOLVERS[2].id)
+        buffers = gpu.zeros(y), gpu.zeros(x), gpu.zeros(w)
+        monkeypatch.setenv("STUB_LOG", str(log))
+        log.write_text("")
+        run(*buffers)
+        monkeypatch.delenv("STUB_LOG")
+        seen.append([line for line in log.read_text().splitlines() if "cuLaunchKernelEx" in line])
+    if not any(seen):
+        pytest.skip("a driver that writes no log of its calls")
+    assert [line.split()[1:4] for line in seen[0]] == [["1", "6", "1"]]
+    assert not seen[1]
+
+
 @pytest.mark.parametrize("direction", range(3))
 def test_a_driver_that_makes_no_map(gpu, host, rng, direction):
     path = next((line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libcuda.so" in line),

@@ -33,6 +33,7 @@ cdef enum:
     CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14
     CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2
     CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4
+    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6
     CU_TENSOR_MAP_DATA_TYPE_UINT16 = 1
     CU_TENSOR_MAP_INTERLEAVE_NONE = 0
     CU_TENSOR_MAP_SWIZZLE_128B = 3
@@ -42,6 +43,7 @@ cdef enum:
     MAP_ALIGNMENT = 64
     PORTABLE_CLUSTER = 8         # groups
     COOPERATIVE = -1             # in kernel_t.together
+    DEPENDENT = -2               # likewise
     LOG_BYTES = 8192
     MOST_GROUPS = 65535          # of a launch, on the second axis and the third
     ALIGNMENT = 16               # of an argument's value
@@ -458,7 +460,7 @@ _PARAMETER = re.compile(rb"\.param\s+(?:\.align\s+\d+\s+)?\.([a-z]+)(\d+)(?:\s+\
                         rb"(?:\s*\[(\d+)\])?")
 _GROUP_SIZE = re.compile(rb"\.reqntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 _ENVREG = re.compile(rb"mov\.\w+(\s+[%\w$]+\s*,\s*)%envreg(\d+)\s*;")
-_TOGETHER = re.compile(rb"//launch: (?:cluster (\d+)|cooperative)")
+_LAUNCH = re.compile(rb"//launch: (?:cluster (\d+)|cooperative|(dependent))")
 _AXES = b"xyz"
 
 
@@ -477,7 +479,8 @@ def launchable(bytes ptx not None):
     dict
         Of each kernel: the bytes of its parameters, whether it has that parameter, the axes on which it may be launched
         in parts, its work-group's size, zeros where that is free, and how many groups run as a cluster, -1 where all do
-        at once (what OpenCL C has no words for stands in a comment), else 0.
+        at once, -2 where they may begin before the launch in front ends (what OpenCL C has no words for stands in a
+        comment), else 0.
 
     Raises
     ------
@@ -512,10 +515,11 @@ def launchable(bytes ptx not None):
             piece = _ENVREG.sub(lambda match: _of_grid(match, name), piece)
         else:
             piece = _ENVREG.sub(_without_grid, piece)
-        together = _TOGETHER.search(piece)
+        launch = _LAUNCH.search(piece)
+        together = 0 if launch is None else DEPENDENT if launch[2] else int(launch[1] or COOPERATIVE)
         entries[name.decode()] = (sizes, has_grid, splits,
                                   tuple([int(n or 1) for n in group.groups()]) if group else (0, 0, 0),
-                                  0 if together is None else int(together[1] or COOPERATIVE))
+                                  together)
         pieces.append(piece)
     text = b"".join(pieces)
     if b"%envreg" in text:
@@ -766,7 +770,7 @@ cdef int32_t _launch(queue_t* q, kernel_t* k, const size_t* grid, const size_t* 
     cdef int32_t code = 0
     cdef size_t y = 0, z = 0, high = 0, deep = 0
     if k.together != 0:
-        return _launch_together(q, k, grid, block)
+        return _launch_with(q, k, grid, block)
     k.grid[0] = k.grid[1] = k.grid[2] = 0
     while z < grid[2]:
         deep = min(grid[2] - z, <size_t> MOST_GROUPS)
@@ -785,12 +789,14 @@ cdef int32_t _launch(queue_t* q, kernel_t* k, const size_t* grid, const size_t* 
 
 
 cdef void _set_config(launch_config* config, launch_attribute* attribute, const kernel_t* k) noexcept nogil:
-    """What says that a kernel's groups, or those of a cluster along the first axis, run at once."""
+    """What says that groups, or those of a cluster along the first axis, run at once, or may begin early."""
     memset(config, 0, sizeof(launch_config))
     memset(attribute, 0, sizeof(launch_attribute))
     config.attributes, config.count = attribute, 1
     if k.together == COOPERATIVE:
         attribute.id, attribute.value[0] = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1
+    elif k.together == DEPENDENT:
+        attribute.id, attribute.value[0] = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, 1
     else:
         attribute.id, attribute.value[0] = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, <uint32_t> k.together
         attribute.value[1] = attribute.value[2] = 1
@@ -813,7 +819,8 @@ cdef int32_t _clusters(kernel_t* k, int32_t* clusters) noexcept nogil:
     return code
 
 
-cdef int32_t _launch_together(queue_t* q, kernel_t* k, const size_t* grid, const size_t* block) noexcept nogil:
+cdef int32_t _launch_with(queue_t* q, kernel_t* k, const size_t* grid, const size_t* block) noexcept nogil:
+    """Launch a kernel with the attribute that it asks for."""
     cdef launch_config config
     cdef launch_attribute attribute
     cdef int i

@@ -356,10 +356,10 @@ typedef struct { int id; char pad[4]; unsigned value[16]; } launch_attribute;
 typedef struct { unsigned grid[3], block[3], shared; thing *stream; launch_attribute *attributes; unsigned count; } launch_config;
 API int cuLaunchKernelEx(const launch_config *c, thing *f, void **arguments, void **extra) {
     NOTE("%u %d %u", c->count, c->attributes->id, c->attributes->value[0]);
-    NEED(c->count == 1 && (c->attributes->id == 2 || c->attributes->id == 4), INVALID);
+    NEED(c->count == 1 && (c->attributes->id == 2 || c->attributes->id == 4 || c->attributes->id == 6), INVALID);
     if (c->attributes->id == 4)
         NEED(c->attributes->value[0] && c->grid[0] % c->attributes->value[0] == 0, INVALID);
-    together = c->attributes->id == 4 ? c->attributes->value[0] : c->grid[0];
+    together = c->attributes->id == 4 ? c->attributes->value[0] : c->attributes->id == 2 ? c->grid[0] : 0;
     int code = cuLaunchKernel(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared,
                               c->stream, arguments, extra);
     return together = 0, code;

@@ -32,6 +32,9 @@
 #ifndef WG_ROWS
 #define WG_ROWS 1
 #endif
+#ifndef DEPENDENT /* 1: groups begin while the launch that wrote `partial` ends */
+#define DEPENDENT 0
+#endif
 #ifndef SHARES /* 1 to 8; many partial sums need many work-items for each element */
 #define SHARES 1
 #endif
@@ -69,6 +72,9 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
 #endif
     const bool inside = k < g.filters && column < g.columns;
     float4 sum = (float4)(0, 0, 0, 0);
+#if DEPENDENT
+    MX_WAIT_FOR_LAST();
+#endif
     if (inside) {
         int first = number, count = g.splits;
         if (count == 0) {

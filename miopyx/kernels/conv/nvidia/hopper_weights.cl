@@ -154,6 +154,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 {
     __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES]; /* full, empty */
+#if !DIRECT || WHOLE
+    MX_LET_NEXT_BEGIN(); /* what adds up */
+#endif
 #if AXES == 3
     const mx_nv_conv g = volume.conv;
 #endif

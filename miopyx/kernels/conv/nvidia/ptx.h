@@ -59,6 +59,15 @@ static inline uint4 mx_turn_lanes(uint4 v, int lane, int step)
 /* OCP's types of 8 bits, which wgmma alone takes. */
 #define EIGHT_BITS (MX_TYPE(X_TYPE) == MX_TYPE_e4m3 || MX_TYPE(X_TYPE) == MX_TYPE_e5m2)
 
+/* Programmatic dependent launch, compute capability 9.0: a kernel that CUDA's driver launches so may begin when all
+ * groups of the launch in front have come to MX_LET_NEXT_BEGIN, or ended; behind MX_WAIT_FOR_LAST it sees what they
+ * wrote.  Other launches find both done. */
+#define MX_LET_NEXT_BEGIN() asm volatile("griddepcontrol.launch_dependents;")
+#define MX_WAIT_FOR_LAST()                                          \
+    do {                                                            \
+        asm volatile("//launch: dependent");                        \
+        asm volatile("griddepcontrol.wait;" ::: "memory");          \
+    } while (0)
 #define MX_TEXT_(a) #a
 #define MX_TEXT(a) MX_TEXT_(a)
 

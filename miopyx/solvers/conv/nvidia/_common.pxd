@@ -68,6 +68,7 @@ cdef int64_t weight_count(const mx_conv_problem* p) noexcept nogil
 cdef Step sum_partial(const mx_conv_problem* p, int64_t splits, int64_t offset, int64_t pitch, int64_t c, int64_t tap)
 cdef bint tensor_cores(Device dev)
 cdef bint has_wgmma(Device dev)
+cdef dict may_begin_early(Device dev)
 cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied, bint volumes=*, bint long_rows=*)
 
 

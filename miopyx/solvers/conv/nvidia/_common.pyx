@@ -378,6 +378,20 @@ cdef bint has_wgmma(Device dev):
     return dev.info.isa[2:] == "90"
 
 
+cdef bint _early = True
+
+
+def let_begin_early(bint allowed=True):
+    """Whether launches may begin before the launch in front of them ends; for tests and benches."""
+    global _early
+    _early = allowed
+
+
+cdef dict may_begin_early(Device dev):
+    """For a kernel that has MX_WAIT_FOR_LAST behind one with MX_LET_NEXT_BEGIN."""
+    return {"DEPENDENT": 1} if _early and dev.info.cuda >= 0 and has_wgmma(dev) else {}
+
+
 cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied, bint volumes=False, bint long_rows=False):
     """Why the kernels' coordinates and offsets cannot hold a problem's, or `copied` elements, or None.
 

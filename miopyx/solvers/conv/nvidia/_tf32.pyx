@@ -344,4 +344,4 @@ cdef class NvTf32Wrw(NvImplicitGemmWrw):
             dev, _tensor(&read.x, SLOT_X, p.groups, p.w.len[1], s.x_offset, OF_CHANNEL, 0),
             _tensor(&read.y, SLOT_Y, p.groups, g.filters, s.y_offset, OF_CHANNEL, p.groups * p.w.len[1]),
             s.scales_offset)
-        return Solution([*steps, multiply_weights(dev, &read, &s, &g), sum_tiles_of(&read, &s)], s.workspace)
+        return Solution([*steps, multiply_weights(dev, &read, &s, &g), sum_tiles_of(dev, &read, &s)], s.workspace)

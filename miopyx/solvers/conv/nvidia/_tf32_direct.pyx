@@ -468,4 +468,4 @@ cdef class NvMmaTf32Wrw(NvImplicitGemmWrw):
         args = (Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4), Arg.slot_of(SLOT_WORKSPACE, 4), problem,
                 Arg.int32(s.split_slices))
         return Solution([Step(spec, args, (tile.threads * s.groups,), (tile.threads,)),
-                         sum_tiles(&read, &s, tile, {"IN_ROWS": 1})], self.workspace_bytes(dev, p))
+                         sum_tiles(dev, &read, &s, tile, {"IN_ROWS": 1})], self.workspace_bytes(dev, p))

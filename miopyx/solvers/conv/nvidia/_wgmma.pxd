@@ -53,8 +53,8 @@ cdef split_k_t split_k_among(Device dev, const mx_conv_problem* p, const split_k
                              int count, int64_t read, bint in_a_row, int wanted=*, bint whole_tiles=*) noexcept
 cdef void count_tiles(Device dev, const mx_conv_problem* p, const split_k_t* s, const tile_t* tile,
                       double* terms) noexcept
-cdef Step sum_tiles(const mx_conv_problem* p, const split_k_t* s, const tile_t* tile, dict defines)
+cdef Step sum_tiles(Device dev, const mx_conv_problem* p, const split_k_t* s, const tile_t* tile, dict defines)
 cdef Step multiply_weights(Device dev, const mx_conv_problem* p, const split_k_t* s, const mx_nv_conv* g)
-cdef Step sum_tiles_of(const mx_conv_problem* p, const split_k_t* s)
+cdef Step sum_tiles_of(Device dev, const mx_conv_problem* p, const split_k_t* s)
 cdef mx_nv_tiles order_of_tiles(const mx_nv_conv* g, int phases, int64_t down, int64_t across) noexcept nogil
 cdef double time_of_rounds(const double* each, int phases, int64_t tiles, int64_t groups) noexcept nogil

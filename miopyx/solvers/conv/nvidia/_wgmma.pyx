@@ -15,7 +15,7 @@ from ._mma cimport (
 )
 from ._common cimport (
     ALIGN, LONGEST, WGMMA_PEAK, both, deep as in_depth, divisor, has_wgmma, is_volume, mx_divisor, mx_nv_conv,
-    mx_nv_volume, plane_rows, set_grid, set_packed_w, set_taps, volume,
+    mx_nv_volume, may_begin_early, plane_rows, set_grid, set_packed_w, set_taps, volume,
 )
 from ._tensor_maps cimport has_maps, map_filters, map_pixels, map_result, mapped
 
@@ -146,9 +146,9 @@ cdef int _set_mapped(dict choices, dict tiles) except -1:
 
 
 _set_mapped(
-    {T128X256: (0.617, 2.05), T256X128: (0.628, 1.7), T128X128: (0.317, 0.74), T128X64: (0.232, 0.4),
-     T192X256: (0.944, 3.5), T128X192: (0.48, 1.84), T192X128: (0.534, 1.7), T64X256_RESIDENT: (0.335, 0.6),
-     T64X128_RESIDENT: (0.215, 0.5), T128X128_RESIDENT: (0.289, 0.8), T128X64_RESIDENT: (0.207, 0.4)},
+    {T128X256: (0.628, 1.89), T256X128: (0.63, 1.84), T128X128: (0.323, 0.72), T128X64: (0.232, 0.4),
+     T192X256: (0.917, 3.81), T128X192: (0.478, 1.9), T192X128: (0.534, 1.7), T64X256_RESIDENT: (0.346, 0.6),
+     T64X128_RESIDENT: (0.215, 0.5), T128X128_RESIDENT: (0.286, 0.85), T128X64_RESIDENT: (0.207, 0.4)},
     {W128X256: (0.70, 2.6), W256X128: (0.76, 2.3), W128X128: (0.375, 1.85), W64X256: (0.406, 2.3), W64X64: (0.476, 1.6),
      W128X192: (0.541, 1.6), W64X192: (0.324, 2.2)})
 
@@ -1100,7 +1100,7 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         steps += pack_for_split_k(&read, &s, &g)
         steps.append(multiply_weights(dev, &read, &s, &g))
         if _adds_up(&s):
-            steps.append(sum_tiles_of(&read, &s))
+            steps.append(sum_tiles_of(dev, &read, &s))
         return Solution(steps, s.workspace)
 
 
@@ -1143,11 +1143,12 @@ cdef Step multiply_weights(Device dev, const mx_conv_problem* p, const split_k_t
     return Step(spec, args, (tile.threads * s.groups,), (tile.threads,), 1, unmapped)
 
 
-cdef Step sum_tiles_of(const mx_conv_problem* p, const split_k_t* s):
-    return sum_tiles(p, s, &TILES[s.tile], {"WG_ROWS": TILE_DEFINES[s.tile].get("WG_ROWS", 1), **_scaled(s.scaled)})
+cdef Step sum_tiles_of(Device dev, const mx_conv_problem* p, const split_k_t* s):
+    defines = {"WG_ROWS": TILE_DEFINES[s.tile].get("WG_ROWS", 1), **_scaled(s.scaled)}
+    return sum_tiles(dev, p, s, &TILES[s.tile], defines)
 
 
-cdef Step sum_tiles(const mx_conv_problem* p, const split_k_t* s, const tile_t* tile, dict defines):
+cdef Step sum_tiles(Device dev, const mx_conv_problem* p, const split_k_t* s, const tile_t* tile, dict defines):
     cdef int64_t filters = p.w.len[0] // p.groups
     cdef int64_t folded = NARROW if s.narrow.used else s.reduced
     cdef int64_t taps_across = s.narrow.taps_across if s.narrow.used else p.w.len[4]
@@ -1169,7 +1170,7 @@ cdef Step sum_tiles(const mx_conv_problem* p, const split_k_t* s, const tile_t* 
     if s.scaled:
         args += roots_args(s.scales_offset, p.groups * p.w.len[1], p.groups * p.w.len[1] + p.w.len[0])
     spec = KernelSpec("conv/nvidia/hopper_sum.cl", "sum_tiles", X_TYPE=type_token(p.w.type), BM=tile.down,
-                      BN=tile.across, SHARES=shares, **defines)
+                      BN=tile.across, SHARES=shares, **defines, **may_begin_early(dev))
     return Step(spec, args, ((s.tiles - s.whole) * tile.down * tile.across // 4 * shares,), (256,))
 
 

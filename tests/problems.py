@@ -40,7 +40,7 @@ def refusals(handle, problem):
 def write_costs(folder, info):
     """Write a cost table for a device, by which every second solver of a direction takes too long to be timed."""
     usual = [[s for s in registry.CONV if s.direction == d and not s.last_resort] for d in DIRECTIONS]
-    _costs.write(folder / _costs.file_name(info), "made up", [
+    _costs.write(folder / _costs.file_names(info)[-1], "made up", [
         _costs.Line(s.name, _costs.ANY_BITS, 0.1, 9, {s.cost_names[0]: 1e5 if i % 2 else 1.0})
         for solvers in usual for i, s in enumerate(solvers)])
 

@@ -54,7 +54,7 @@ def give(user_folder):
 
     def give_table(handle, launches):
         user_folder.mkdir(exist_ok=True)
-        path = user_folder / _costs.file_name(handle.device.info)
+        path = user_folder / _costs.file_names(handle.device.info)[-1]
         _costs.write(path, "made up", [Line(solver.name, 0, 0.1, 9, {solver.cost_names[0]: time})
                                        for solver, time in launches.items()])
         _costs.forget()
@@ -482,12 +482,42 @@ def test_every_family_has_its_own_file():
     names = ["nv-sm90_132", "nv-sm90_114", "nv-sm80_108", "pocl-skylake-avx512-pthread_4"]
 
     class Info:
-        def __init__(self, name):
-            self.name = name
+        def __init__(self, name, device_name="NVIDIA H100 80GB HBM3"):
+            self.name, self.device_name = name, device_name
 
-    files = [_costs.file_name(Info(name)) for name in names]
+    files = [_costs.file_names(Info(name))[1] for name in names]
     assert files == ["nv-sm90.costs.txt"] * 2 + ["nv-sm80.costs.txt", "pocl-skylake-avx512-pthread.costs.txt"]
     assert all(a == b or not a.startswith(b) for a, b in itertools.pairwise(files))
+    assert _costs.file_names(Info(names[0]))[0] == "nv-sm90.nvidia-h100-80gb-hbm3.costs.txt"
+    assert _costs.file_names(Info("rusticl_4", "llvmpipe (LLVM 19.1, 256 bits)"))[0] == (
+        "rusticl.llvmpipe-llvm-19-1-256-bits.costs.txt")
+
+
+def test_a_card_has_a_table_of_its_own(handle, rng, user_folder, system_folder):
+    """The user's come before those that ship, and of one folder the card's before the family's."""
+    info = handle.device.info
+    user_folder.mkdir(exist_ok=True)
+    problem = Problem(handle, rng)
+    asked = ConvProblem(0, problem.x, problem.w, problem.y, problem.conv)
+    offers = [offer for solver in registry.CONV if solver.cost_names
+              and isinstance(offer := solver.offer(handle.device, asked), ConvOffer)][:2]
+    if len(offers) < 2:
+        pytest.skip("needs another solver")
+    both, family_alone = (offer.solver for offer in offers)
+    _costs.forget()
+    assert _costs.of(handle.device) is None
+    counted = None
+    for time, (folder, which) in enumerate(((system_folder, 1), (system_folder, 0), (user_folder, 1), (user_folder, 0))):
+        path = folder / _costs.file_names(info)[which]
+        _costs.write(path, "made up", [Line(solver.name, 0, 0.1, 9, dict.fromkeys(solver.cost_names, time + 1.0))
+                                       for solver in (both, family_alone)[:1 + which]])
+        _costs.forget()
+        table = _costs.of(handle.device)
+        assert table.path == str(path)
+        # Of one folder the family's table has what the card's has not.
+        predicted = [table.predict(offer) for offer in offers]
+        counted = counted or predicted
+        assert predicted == pytest.approx([counted[0] * (time + 1), counted[1] * (time + which)])
 
 
 def test_measurements_that_are_packed_without_an_end(tmp_path, capsys, monkeypatch):

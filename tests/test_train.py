@@ -431,7 +431,7 @@ def test_who_ranks_where_a_model_is_unsure(h200, give, system_folder):
     assert _ranking.doubts(survey) == [(path, doubt)]
     assert _ranking.rank(survey) == _ranking.by_index(survey)
     assert _ranking.ranked_by(survey) == "the throughput index (no cost table for this device)"
-    _costs.write(system_folder / _costs.file_name(h200.device.info), "a table",
+    _costs.write(system_folder / _costs.file_names(h200.device.info)[-1], "a table",
                  [_costs.Line(s.name, 0, 0.1, 9, {s.cost_names[0]: 1.0}) for s in CONV])
     _costs.forget()
     assert _ranking.rank(survey) == _ranking.by_costs(survey) != []
@@ -738,7 +738,7 @@ def test_a_folder_that_is_not_there(capsys, tmp_path, user_folder):
     assert f"miopyx costs: {missing}: no such folder" in capsys.readouterr().err
     assert not missing.exists()
     assert cli.main(["costs", str(path), "-o", str(user_folder / "nv-sm90.costs.txt")]) == 0
-    assert f"nv-sm90.costs.txt in {user_folder} would be read" in capsys.readouterr().err
+    assert f".costs.txt in {user_folder} would be read" in capsys.readouterr().err
 
 
 def test_no_model_that_judges_saw_a_network_of_the_problem(measured, monkeypatch):

@@ -1,6 +1,6 @@
 """Predicted times: what a solver counts of a problem, by the cost table of the device's family.
 
-A table is a text file, `<family>.costs.txt`, which `miopyx costs` makes from measurements::
+A table is a text file, `<family>.costs.txt` or `<family>.<card>.costs.txt`, which `miopyx costs` makes from measurements::
 
     miopyx costs 1
     device nv-sm90_132, driver 580.159.04, kernels 0_1_0_cc857e15, 2345 problems
@@ -127,8 +127,9 @@ def line_of(words):
     return line
 
 
-def file_name(info):
-    return tables.file_name(info, KIND)
+def file_names(info):
+    """Return the names of a device's files: its card's, its family's."""
+    return tables.file_names(info, KIND)
 
 
 def write(path, about, lines):
@@ -156,8 +157,8 @@ cdef dict _tables = {}
 
 
 cdef CostTable table_of(Device device):
-    """The table of a device's family, None where there is none that can be read."""
-    cdef str name = device.info.name
+    """The table of a device's card or family, None where there is none that can be read."""
+    cdef tuple name = (device.info.name, device.info.device_name)
     found = _tables.get(name, _tables)
     if found is _tables:
         found = _tables[name] = _load(device.info)
@@ -165,12 +166,21 @@ cdef CostTable table_of(Device device):
 
 
 cdef CostTable _load(info):
-    files = [folder / file_name(info) for folder in (paths.user_folder(), paths.system_folder()) if folder is not None]
-    return next(tables.readable(files, KIND, read), None)
+    cdef CostTable first, other
+    # What a user measured comes before what ships.
+    for folder in (paths.user_folder(), paths.system_folder()):
+        if folder is not None:
+            found = [*tables.readable([folder / name for name in file_names(info)], KIND, read)]
+            if found:
+                first = found[0]
+                for other in found[1:]:  # solvers that were not measured on the card
+                    first.rows = {**other.rows, **first.rows}
+                return first
+    return None
 
 
 def of(Device device not None):
-    """Return the table of a device's family, read once a process; None where there is none that can be read."""
+    """Return the table of a device's card or family, read once a process; None where there is none that can be read."""
     return table_of(device)
 
 

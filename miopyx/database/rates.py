@@ -68,12 +68,12 @@ def known(info: DeviceInfo, solver: str, names: Sequence[str]) -> dict[str, floa
 
     Files are read once a process.  A line without one of the names is of another version of the solver.
     """
-    family = tables.family(info)
-    lines = _known.get(family)
+    names_of_files = tables.file_names(info, KIND)
+    lines = _known.get(names_of_files[0])
     if lines is None:
         folders = dict.fromkeys((paths.user_folder(), paths.system_folder(), paths.PACKAGE / "db"))
-        lines = _known[family] = [rates for _, rates in tables.readable(
-            [folder / tables.file_name(info, KIND) for folder in folders if folder is not None], KIND, read)]
+        lines = _known[names_of_files[0]] = [rates for _, rates in tables.readable(
+            [folder / name for folder in folders if folder is not None for name in names_of_files], KIND, read)]
     for rates in lines:
         line = rates.get(solver, {})
         if line.keys() >= set(names):

@@ -7,13 +7,15 @@
     NAME ...
     #1a2b3c4d
 
-The last line is a CRC-32 of all before; a file is called `<family>.KIND.txt`.
+The last line is a CRC-32 of all before; a file is called `<family>.KIND.txt`, or of one card of that family, where two
+that have one name differ, `<family>.<card>.KIND.txt`.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from typing import TYPE_CHECKING, TypeVar
 
@@ -36,9 +38,14 @@ def family(info: DeviceInfo) -> str:
     return info.name.rpartition("_")[0]
 
 
-def file_name(info: DeviceInfo, kind: str) -> str:
-    """Return the name of a family's file."""
-    return f"{family(info)}.{kind}.txt"
+def card(maker_name: str) -> str:
+    """Return what stands for a card in a file's name: what its maker calls it, in small letters."""
+    return re.sub(r"[^a-z0-9]+", "-", maker_name.lower()).strip("-")
+
+
+def file_names(info: DeviceInfo, kind: str) -> list[str]:
+    """Return the names of a device's files: its card's, its family's."""
+    return [f"{family(info)}.{name}{kind}.txt" for name in (f"{card(info.device_name)}.", "")]
 
 
 def write(path: Path, kind: str, version: int, about: str, lines: Iterable[str]) -> None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from miopyx._core import Device
 from miopyx.choose import _costs, _model
 from miopyx.choose._costs import ANY_BITS
-from miopyx.database import paths, records
+from miopyx.database import paths, records, tables
 from miopyx.device import devices
 from miopyx.device.info import DeviceInfo
 from miopyx.errors import BadParmError, MIOpenError
@@ -99,7 +99,7 @@ def add_command(commands: Any) -> None:
         description="Fit the microseconds of what solvers count to times that MIOPYX_MEASUREMENTS collected, print "
         "how often the fastest solver is chosen and what the choice costs, and write the table.")
     add_measurements(parser)
-    parser.add_argument("-o", "--out", type=Path, metavar="OUT", help="write the table, as FAMILY.costs.txt")
+    parser.add_argument("-o", "--out", type=Path, metavar="OUT", help="write the table, as FAMILY.costs.txt or FAMILY.CARD.costs.txt")
     parser.set_defaults(run=run)
 
 
@@ -150,7 +150,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"fewer than {LEAST_TIMES} times of {', '.join(missing)}: no table chooses where these could run",
               file=sys.stderr)
     if arguments.out is not None:
-        say_written(arguments.out, problems, f"{_costs.KIND}.txt")
+        cards = {problem.device for problem in problems if problem.device != problem.name}
+        of_card = f"{tables.card(cards.pop())}." if len(cards) == 1 else ""
+        say_written(arguments.out, problems, f"{of_card}{_costs.KIND}.txt")
     if arguments.json:
         print(json.dumps({"device": made, "judged": report,
                           "solvers": [{**line._asdict(), "costs": dict(line.costs)} for line in lines]}, indent=2))

@@ -16,7 +16,7 @@ from random_layers import random_layer
 from miopyx.choose import _costs, _ranking, find
 from miopyx.choose._costs import CostTable, Line
 from miopyx.choose._survey import Survey
-from miopyx.database import paths
+from miopyx.database import paths, tables
 from miopyx.errors import BadParmError, InvalidValueError, MIOpenError, UnknownError
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
@@ -33,6 +33,7 @@ DIRECT = ROOT / "bench" / "results" / "h100-tf32-direct-measurements.jsonl.bz2" 
 EIGHT = ROOT / "bench" / "results" / "h100-float8-measurements.jsonl.bz2"
 RANDOM = ROOT / "bench" / "results" / "h200-random-measurements.jsonl.bz2"  # and what nobody had timed
 SIGNALS = ROOT / "bench" / "results" / "h100-signals-measurements.jsonl.bz2"  # and of NvMmaTf32Wrw
+OF_H100 = ROOT / "bench" / "results" / "h100-measurements.jsonl.bz2"
 PROBLEMS = 60
 CONV = [solver for solver in registry.CONV if not solver.last_resort]
 LINES = [Line("NvPairsWrw", 32, 0.03, 361, {"launch": 4.0, "slices": 2.5}),
@@ -507,7 +508,7 @@ def test_a_card_has_a_table_of_its_own(handle, rng, user_folder, system_folder):
     _costs.forget()
     assert _costs.of(handle.device) is None
     counted = None
-    for time, (folder, which) in enumerate(((system_folder, 1), (system_folder, 0), (user_folder, 1), (user_folder, 0))):
+    for time, (folder, which) in enumerate(itertools.product((system_folder, user_folder), (1, 0))):
         path = folder / _costs.file_names(info)[which]
         _costs.write(path, "made up", [Line(solver.name, 0, 0.1, 9, dict.fromkeys(solver.cost_names, time + 1.0))
                                        for solver in (both, family_alone)[:1 + which]])
@@ -518,6 +519,24 @@ def test_a_card_has_a_table_of_its_own(handle, rng, user_folder, system_folder):
         predicted = [table.predict(offer) for offer in offers]
         counted = counted or predicted
         assert predicted == pytest.approx([counted[0] * (time + 1), counted[1] * (time + which)])
+
+
+def test_the_h100_has_a_table_that_chooses_well(h200):
+    """Beside the family's, which was fitted to an H200, on what an H100 took."""
+    rows = [json.loads(line) for line in bz2.decompress(OF_H100.read_bytes()).decode().splitlines()]
+    assert {row["device_name"] for row in rows} == {"NVIDIA H100 80GB HBM3"}
+    own, family = (_costs.read(ROOT / "miopyx" / "db" / name) for name in (
+        f"nv-sm90.{tables.card(rows[0]['device_name'])}.costs.txt", "nv-sm90.costs.txt"))
+    problems = costs.measured(rows, h200.device)
+    regrets = []
+    for problem in problems:
+        offers = {name: registry.BY_NAME[name].offer(h200.device, problem.problem) for name in problem.times}
+        regrets.append([problem.times[min(offers, key=lambda name, of=table: of.predict(offers[name]) or math.inf)]
+                        / min(problem.times.values()) for table in (own, family)])
+    assert len(regrets) > 2500
+    mean = np.exp(np.log(regrets).mean(axis=0))
+    assert mean[0] < 1.006
+    assert mean[0] <= mean[1] < 1.02
 
 
 def test_measurements_that_are_packed_without_an_end(tmp_path, capsys, monkeypatch):

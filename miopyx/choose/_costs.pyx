@@ -1,6 +1,7 @@
 """Predicted times: what a solver counts of a problem, by the cost table of the device's family.
 
-A table is a text file, `<family>.costs.txt` or `<family>.<card>.costs.txt`, which `miopyx costs` makes from measurements::
+A table is a text file, `<family>.costs.txt` or `<family>.<card>.costs.txt`, which `miopyx costs` makes of
+measurements::
 
     miopyx costs 1
     device nv-sm90_132, driver 580.159.04, kernels 0_1_0_cc857e15, 2345 problems

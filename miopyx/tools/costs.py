@@ -99,7 +99,8 @@ def add_command(commands: Any) -> None:
         description="Fit the microseconds of what solvers count to times that MIOPYX_MEASUREMENTS collected, print "
         "how often the fastest solver is chosen and what the choice costs, and write the table.")
     add_measurements(parser)
-    parser.add_argument("-o", "--out", type=Path, metavar="OUT", help="write the table, as FAMILY.costs.txt or FAMILY.CARD.costs.txt")
+    parser.add_argument("-o", "--out", type=Path, metavar="OUT",
+                        help="write the table, as FAMILY.costs.txt or FAMILY.CARD.costs.txt")
     parser.set_defaults(run=run)
 
 

@@ -42,10 +42,10 @@ def test_module_is_compiled(name):
 
 
 @pytest.mark.parametrize("folder", sorted({name.rpartition(".")[0] for name in MODULES}))
-def test_one_library_a_folder(folder):
-    """The modules of a folder are its library's, and no others are taken for such."""
+def test_one_library(folder):
+    """A folder's modules are found in the package's library, and no others are taken for such."""
     where = PACKAGE.joinpath(*folder.split(".")[1:])
-    [file] = where.glob("*.so")
+    [file] = PACKAGE.rglob("*.so")
     finder = pkgutil.get_importer(str(where))
     assert isinstance(finder, compiled.Finder)
     for name in (name for name in MODULES if name.rpartition(".")[0] == folder):
@@ -67,6 +67,7 @@ def test_what_python_asks_of_compiled_modules():
     with pytest.raises(ModuleNotFoundError, match=r"No module named 'miopyx\.engine\._nothing'"):
         importlib.import_module("miopyx.engine._nothing")
     assert importlib.reload(plan) is plan
+    assert plan.__name__ == name
     assert plan.Plan is miopyx.Plan
     for value in (miopyx.Plan, miopyx.miopenPoolingForward):
         assert pickle.loads(pickle.dumps(value)) is value
@@ -93,6 +94,16 @@ def test_the_finder_is_there_once():
     assert [hook.__module__ for hook in before].count(compiled.__name__) == 1
 
 
+def test_sources_in_another_folder_than_the_library(tmp_path, monkeypatch):
+    """As those of an editable installation."""
+    monkeypatch.setattr(compiled, "_folders", {})
+    monkeypatch.setattr(sys, "path_hooks", list(sys.path_hooks))
+    (tmp_path / "miopyx" / "engine").mkdir(parents=True)
+    assert compiled.install([f"{tmp_path}/miopyx", str(PACKAGE)])
+    finder = compiled.Finder(f"{tmp_path}/miopyx/engine")
+    assert Path(finder.find_spec("miopyx.engine._plan").origin).parent == PACKAGE
+
+
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory):
     """Return a folder with the package, to be damaged."""
@@ -110,7 +121,7 @@ def said(folder, *others):
 
 
 def test_a_library_that_is_missing_or_broken(copied):
-    [file] = (copied / "miopyx" / "engine").glob("_compiled*")
+    [file] = (copied / "miopyx").glob("_compiled*")
     assert said(copied, NUMPY) == str(copied / "miopyx" / "__init__.py")
     whole = file.rename(file.with_name("whole"))
     assert re.match(f"ImportError: {re.escape(str(file))}: .*No such file", said(copied, NUMPY))

@@ -1,6 +1,5 @@
 # The inner loops are one source, compiled once for each instruction set; choose.c picks at import.
 set(folder "${CMAKE_CURRENT_SOURCE_DIR}/miopyx/host")
-set(target miopyx_host)
 
 function(miopyx_variant name)
   add_library(miopyx_kernels_${name} OBJECT "${folder}/gemm_f64.c")
@@ -8,7 +7,7 @@ function(miopyx_variant name)
   target_compile_options(miopyx_kernels_${name} PRIVATE ${ARGN})
   target_include_directories(miopyx_kernels_${name} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}"
                              "${CMAKE_CURRENT_SOURCE_DIR}/miopyx/kernels")
-  target_sources(${target} PRIVATE $<TARGET_OBJECTS:miopyx_kernels_${name}>)
+  target_sources(miopyx PRIVATE $<TARGET_OBJECTS:miopyx_kernels_${name}>)
 endfunction()
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8)
@@ -17,8 +16,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND CMAKE_SIZEOF_VOID
   miopyx_variant(baseline -O2 -fno-unroll-loops)
   miopyx_variant(avx2 -O3 -fno-unroll-loops -mavx2 -mfma -mf16c)
   miopyx_variant(avx512 -O3 -fno-unroll-loops -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma -mf16c -mprefer-vector-width=512)
-  target_compile_definitions(${target} PRIVATE MX_X86_VARIANTS)
+  target_compile_definitions(miopyx PRIVATE MX_X86_VARIANTS)
 else()
   miopyx_variant(baseline -O3 -fno-unroll-loops)
 endif()
-target_sources(${target} PRIVATE "${folder}/choose.c" "${folder}/pool.c")
+target_sources(miopyx PRIVATE "${folder}/choose.c" "${folder}/pool.c")

@@ -1,7 +1,8 @@
-"""Compiled modules, which Python does not find by itself: those of a folder lie together in its `_compiled` library.
+"""Compiled modules, which Python does not find by itself: all lie together in the package's `_compiled` library.
 
 One library instead of many makes the package smaller by a third, and importing it faster.  PEP 489 describes libraries
-with the init functions of several modules; their importing is left to a finder like this one.
+with the init functions of several modules; their importing is left to a finder like this one.  Modules of two folders
+may have the same name, so an init function's has the folders, too: PyInit_miopyx_api__softmax.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from importlib.machinery import (
     SourceFileLoader,
     SourcelessFileLoader,
 )
+from types import ModuleType
 
-# Written by the build: the name that each library has, and a line for each folder with the modules in its library.
+# Written by the build: the library's name, and a line for each folder with its modules in the library.
 NAMES = "modules.txt"
 LIBRARY = "_compiled"
 
@@ -27,6 +29,16 @@ _python = FileFinder.path_hook(
     (ExtensionFileLoader, EXTENSION_SUFFIXES),  # somebody's own module beside ours
     (SourceFileLoader, SOURCE_SUFFIXES), (SourcelessFileLoader, BYTECODE_SUFFIXES))
 _folders: dict[str, tuple[str, frozenset[str]]] = {}
+
+
+class Loader(ExtensionFileLoader):
+    """Makes a module by the init function of its whole name; Python looks for one of a name's last part."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        whole = spec.name.replace(".", "_")
+        module = super().create_module(ModuleSpec(f"{spec.parent}.{whole}", self, origin=spec.origin))
+        module.__name__ = spec.name
+        return module
 
 
 class Finder:
@@ -41,7 +53,7 @@ class Finder:
         own = name.rpartition(".")[2]
         if own not in self._names:
             return None if own == LIBRARY else self._others.find_spec(name, None)
-        spec = ModuleSpec(name, ExtensionFileLoader(name, self._library), origin=self._library)
+        spec = ModuleSpec(name, Loader(name, self._library), origin=self._library)
         spec.has_location = True
         return spec
 
@@ -78,9 +90,10 @@ def install(path: Sequence[str]) -> bool:
         library, *lines = listed(root) or [""]
         for line in filter(None, lines):
             folder, *names = line.split(" ")
-            at = root.removesuffix("miopyx") + folder
-            _folders[at] = f"{at}/{library}", frozenset(names)
-            sys.path_importer_cache.pop(at, None)  # made before anything compiled was known
+            for each in path:  # an editable installation's sources are elsewhere
+                at = each.removesuffix("miopyx") + folder
+                _folders[at] = f"{root}/{library}", frozenset(names)
+                sys.path_importer_cache.pop(at, None)  # made before anything compiled was known
         if library:
             sys.path_hooks[:] = [_hook, *(x for x in sys.path_hooks if getattr(x, "__module__", "") != __name__)]
             return True

@@ -29,19 +29,19 @@ import pyopencl as cl
 import miopyx
 from miopyx.device import devices
 from miopyx.runtime import programs
-from miopyx.values import config
+from miopyx.values import config, kernels
 
 KERNEL = re.compile(r"Compiling entry function '(\w+)'.*?Used (\d+) registers(.*?)(?=Compiling entry|\Z)", re.S)
 
 
 def entries(info) -> Iterator[tuple[str, str, bytes]]:
     """Yield file, options and binary of each entry that is the device's."""
-    folder = config.cache_dir()
+    folder, names = config.cache_dir(), {*kernels.names("conv", "layers")}
     for path in sorted(Path(folder, "programs").glob("*/*.bin")) if folder else []:
         lines = path.read_bytes().split(b"\n", 40)
         fields = dict(line.decode().split(": ", 1) for line in lines if b": " in line[:40])
         file, options = (ast.literal_eval(fields[name]) for name in ("file", "options"))
-        if not (programs.KERNELS / file).exists():  # another build's
+        if file not in names:  # another build's
             continue
         binary = programs.read_entry(path, programs.header(info, file, options))
         if binary is not None:

@@ -1,6 +1,7 @@
-"""Write the kernels without their comments, as they are installed: `python cmake/kernels.py FOLDER`.
+"""Write the kernels as they are installed, in one file, without their comments: `python cmake/kernels.py FILE`.
 
 A third of them is comments.  Lines stay where they are, so that what a compiler says of one is true of the sources.
+miopyx/values/kernels.py reads the file.
 """
 
 import re
@@ -17,11 +18,13 @@ def without_comments(text):
     return re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
 
 
-def main(folder):
+def main(file):
+    parts = []
     for path in sorted([*SOURCES.rglob("*.cl"), *SOURCES.rglob("*.h")]):
-        to = Path(folder, path.relative_to(SOURCES))
-        to.parent.mkdir(parents=True, exist_ok=True)
-        to.write_text(without_comments(path.read_text(encoding="utf-8")), encoding="utf-8")
+        text = without_comments(path.read_text(encoding="utf-8"))
+        assert "\f" not in text, path
+        parts.append(f"{path.relative_to(SOURCES).as_posix()}\n{text}")
+    Path(file).write_text("\f".join(parts), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -190,7 +190,7 @@ class Programs:
         """The text of `programs.source` that says where its lines come from."""
         if file not in self.texts:
             lines = [f'#line 1 "{file}"']
-            for number, line in enumerate((kernel_folder() / file).read_text(encoding="utf-8").splitlines(), 2):
+            for number, line in enumerate(kernel_lines(file), 2):
                 if line.startswith('#include "'):
                     lines += [self.lined(line.split('"')[1]), f'#line {number} "{file}"']
                 else:
@@ -199,10 +199,14 @@ class Programs:
         return self.texts[file]
 
 
-def kernel_folder() -> Path:
-    from miopyx.runtime import programs
+def kernel_lines(file: str) -> list[str]:
+    """Return the lines of a kernel file as it is installed; none of what is no kernel file."""
+    from miopyx.values import kernels
 
-    return programs.KERNELS
+    try:
+        return kernels.read(file).decode().splitlines()
+    except OSError:
+        return []
 
 
 def without_comments(text: str) -> str:
@@ -212,8 +216,9 @@ def without_comments(text: str) -> str:
 def kernel_files() -> list[str]:
     """Return the kernel files that need no inline PTX: none of NVIDIA's that hold some."""
     from miopyx.runtime import programs
+    from miopyx.values import kernels
 
-    files = sorted(str(path.relative_to(programs.KERNELS)) for path in programs.KERNELS.rglob("*.cl"))
+    files = [file for file in kernels.names("conv", "layers") if file.endswith(".cl")]
     return [file for file in files
             if "nvidia" not in file or not re.search(r"\basm\b", without_comments(programs.source(file)))]
 
@@ -249,8 +254,7 @@ class Message(NamedTuple):
         lines = [f"{self.kernel or 'OpenCL'}: {self.what}"]
         for place in self.places:
             file, _, number = place.rpartition(":")
-            source = kernel_folder() / file
-            text = source.read_text(encoding="utf-8").splitlines() if source.is_file() else []
+            text = kernel_lines(file)
             line = text[int(number) - 1].strip() if 0 < int(number) <= len(text) else ""
             lines.append(f"        {place}: {line}")
         return "\n".join(lines)

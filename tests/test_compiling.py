@@ -77,7 +77,7 @@ def compiled(monkeypatch):
 def kernels(tmp_path, monkeypatch):
     """Return a function that makes specs of a tiny kernel, each with a value of its own."""
     (tmp_path / "kernels").mkdir()
-    monkeypatch.setattr(programs, "KERNELS", tmp_path / "kernels")
+    monkeypatch.setattr("miopyx.values.kernels.FOLDER", tmp_path / "kernels")
     file = f"tiny{os.urandom(4).hex()}.cl"  # sources are read once a process
     (tmp_path / "kernels" / file).write_text(TINY)
 

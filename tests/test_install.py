@@ -18,7 +18,7 @@ import numpy
 import pytest
 
 import miopyx
-from miopyx.values import compiled
+from miopyx.values import compiled, kernels
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "miopyx"
@@ -104,11 +104,24 @@ def test_sources_in_another_folder_than_the_library(tmp_path, monkeypatch):
     assert Path(finder.find_spec("miopyx.engine._plan").origin).parent == PACKAGE
 
 
+def test_a_kernel_that_is_tried_comes_first(tmp_path, monkeypatch):
+    before = kernels.names("conv")
+    monkeypatch.setattr(kernels, "FOLDER", tmp_path)
+    (tmp_path / "conv").mkdir()
+    for name in ("naive", "another"):
+        (tmp_path / "conv" / f"{name}.cl").write_text(name)
+    assert (kernels.read("conv/naive.cl"), kernels.read("conv/another.cl")) == (b"naive", b"another")
+    assert kernels.read("conv/im2col.cl")
+    assert kernels.names("conv") == sorted([*before, "conv/another.cl"])
+    with pytest.raises(OSError, match="none"):
+        kernels.read("conv/none.cl")
+
+
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory):
     """Return a folder with the package, to be damaged."""
     folder = tmp_path_factory.mktemp("copied")
-    shutil.copytree(PACKAGE, folder / "miopyx", ignore=shutil.ignore_patterns("__pycache__", "db", "kernels"))
+    shutil.copytree(PACKAGE, folder / "miopyx", ignore=shutil.ignore_patterns("__pycache__", "db", "kernels.txt"))
     return folder
 
 
@@ -165,11 +178,11 @@ def test_package_is_complete_and_holds_no_sources():
         return {path.relative_to(folder) for path in folder.rglob("*")
                 if path.suffix in suffixes or path.name == "py.typed"}
 
-    travelling = (".py", ".pyi", ".cl", ".txt")
-    found = files(PACKAGE, *travelling) - {Path(compiled.NAMES)}
+    travelling = (".py", ".pyi", ".txt")
+    found = files(PACKAGE, *travelling) - {Path(compiled.NAMES), Path(kernels.PACKED.name)}
     assert found == files(SOURCES, *travelling), "the installation is older than the sources"
     assert not [path for path in PACKAGE.rglob("*") if path.suffix in (".pyx", ".pxd", ".c")]
-    assert (PACKAGE / "kernels" / "include/common.h").exists()
+    assert not (PACKAGE / "kernels").exists()
 
 
 def test_import_touches_no_device_and_nothing_large_but_numpy(tmp_path):

@@ -6,16 +6,16 @@ These kernels need no GPU of NVIDIA's: every OpenCL device runs them.  The geome
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import numpy as np
 import pyopencl as cl
 import pytest
 
-from miopyx.runtime import programs
-
 # PoCL says which loops it does not unroll.
 pytestmark = pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
 
+KERNELS = Path(__file__).resolve().parents[1] / "miopyx" / "kernels"
 POISON, OUTSIDE, TILE = 0xABCD, 64, 128
 SHAPES = [  # images, groups, channels of a group, h, w
     (2, 1, 64, 8, 8), (3, 1, 64, 7, 7), (5, 1, 128, 7, 7), (2, 1, 65, 14, 14), (1, 1, 3, 7, 7), (2, 1, 5, 5, 5),
@@ -30,12 +30,12 @@ def build(opencl_handle):
     if opencl_handle.device.info.cuda >= 0:
         pytest.skip("by pyopencl")
     queue, built = opencl_handle.queue, {}
-    source = (programs.KERNELS / "conv/nvidia/pack.cl").read_text(encoding="utf-8")
+    source = (KERNELS / "conv/nvidia/pack.cl").read_text(encoding="utf-8")
 
     def kernel(entry, **defines):
         key = entry, *sorted(defines.items())
         if key not in built:
-            options = ["-I", str(programs.KERNELS), "-cl-std=CL1.2", *(f"-D{n}={v}" for n, v in defines.items())]
+            options = ["-I", str(KERNELS), "-cl-std=CL1.2", *(f"-D{n}={v}" for n, v in defines.items())]
             built[key] = cl.Kernel(cl.Program(queue.context, source).build(options), entry)
         return built[key], queue
 

@@ -10,7 +10,6 @@ import re
 import threading
 import warnings
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pyopencl as cl
@@ -22,7 +21,6 @@ from guarded import DTYPE, LAYOUTS
 from random_operations import OPERATIONS
 from solver_checks import Example, check, problem_of
 
-import miopyx
 from miopyx import ReduceTensorDescriptor, TensorDescriptor
 from miopyx._core import KernelSpec, Solution, Step
 from miopyx.choose import preparing
@@ -30,6 +28,7 @@ from miopyx.choose._survey import Survey
 from miopyx.errors import AllocFailedError, MIOpenNotImplementedError
 from miopyx.runtime import programs
 from miopyx.solvers import registry
+from miopyx.values import kernels
 
 # Work-items of a group, bytes of local memory, fp64.
 LIMITS = ((64, 16 << 10, False), (128, 32 << 10, False), (256, 48 << 10, True), (512, 64 << 10, False),
@@ -38,7 +37,6 @@ EVERYWHERE = ("GemmFwdRest", "GpuImplicitGemmBwd", "GpuWinogradF2Wrw", "ConvDire
 # Doors to the same kernels, and what searches.
 OTHER_DOORS = {"setters", "attributes", "find 2.0", "foreign solutions", "convolution by algorithm", "fused problems",
                "fused norms", "other problems", "graph", "graph of a convolution", "graph of attention", "other graphs"}
-FOLDER = Path(miopyx.__file__).parent / "kernels"
 NO_DOUBLE = "#undef cl_khr_fp64\n" + "".join(f"#define double{n} no_type_of_this_device\n" for n in ("", 2, 4, 8, 16))
 
 
@@ -195,17 +193,15 @@ def test_a_launch_that_does_not_fit_is_seen(small_gpu, launches, rng):
 def test_kernels_for_any_gpu_ask_for_no_extension():
     """No sub-groups, images or 64-bit atomics."""
     asked = re.compile(r"\b(sub_group\w*|get_sub_group\w*|image[123]d\w*|atom_\w+)\s*\(|\bsampler_t\b")
-    for path in sorted(FOLDER.rglob("*.cl")) + sorted(FOLDER.rglob("*.h")):
-        name = path.relative_to(FOLDER).as_posix()
+    for name in kernels.names("conv", "include", "layers"):
         if "nvidia" not in name and "amd" not in name:
-            assert not asked.search(path.read_text(encoding="utf-8")), name
+            assert not asked.search(kernels.read(name).decode()), name
 
 
 def test_one_place_prefetches():
     """What becomes SPIR-V must not: Mesa's translator ends the process, see MX_PREFETCH."""
-    names = {path.name for suffix in ("cl", "h") for path in FOLDER.rglob(f"*.{suffix}")
-             if "__builtin_prefetch" in path.read_text(encoding="utf-8")}
-    assert names == {"common.h"}
+    names = [name for name in kernels.names("conv", "include", "layers") if b"__builtin_prefetch" in kernels.read(name)]
+    assert names == ["include/common.h"]
 
 
 @pytest.fixture

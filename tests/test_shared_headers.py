@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pyopencl as cl
@@ -15,8 +16,9 @@ from miopyx.runtime import programs
 # NVIDIA's compiler says what it did.
 pytestmark = pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
 
-HEADERS = sorted(path.relative_to(programs.KERNELS).as_posix()
-                 for pattern in ("divisor.h", "problem.h", "*_args.h") for path in programs.KERNELS.rglob(pattern))
+KERNELS = Path(__file__).resolve().parents[1] / "miopyx" / "kernels"
+HEADERS = sorted(path.relative_to(KERNELS).as_posix()
+                 for pattern in ("divisor.h", "problem.h", "*_args.h") for path in KERNELS.rglob(pattern))
 TYPES = {"int", "unsigned int", "mx_int64", "mx_uint64"}
 STRUCT = re.compile(r"typedef struct \{(.*?)\} (\w+);", re.DOTALL)
 MEMBERS = re.compile(r"(unsigned int|\w+) ([^;]+);")
@@ -24,7 +26,7 @@ MEMBERS = re.compile(r"(unsigned int|\w+) ([^;]+);")
 
 def structs(header: str) -> dict[str, list[tuple[str, str]]]:
     """Return the structs of a header, each with its members as pairs (type, name)."""
-    text = re.sub(r"/\*.*?\*/", "", (programs.KERNELS / header).read_text(encoding="utf-8"), flags=re.DOTALL)
+    text = re.sub(r"/\*.*?\*/", "", (KERNELS / header).read_text(encoding="utf-8"), flags=re.DOTALL)
     return {name: [(kind, member.partition("[")[0].strip()) for kind, members in MEMBERS.findall(body)
                    for member in members.split(",")]
             for body, name in STRUCT.findall(text)}
@@ -59,7 +61,7 @@ def test_host_and_device_agree(opencl_handle, header, tmp_path):
     source.write_text("\n".join((
         "#include <stddef.h>", "#include <stdio.h>", f'#include "{header}"', "#define OFFSET offsetof",
         "int main(void) {", *(f'printf("%d\\n", (int)({text}));' for text in wanted), "return 0; }")), encoding="utf-8")
-    subprocess.run([compiler, "-I", programs.KERNELS, source, "-o", program], check=True)
+    subprocess.run([compiler, "-I", KERNELS, source, "-o", program], check=True)
     host = [int(line) for line in subprocess.run([program], capture_output=True, check=True).stdout.split()]
 
     queue = opencl_handle.queue

@@ -14,9 +14,11 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from miopyx.values import kernels
+
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-PACKED = {".py", ".pyi", ".so", ".cl", ".h", ".txt", ".model", ".bz2", ".md", ".typed"}
+PACKED = {".py", ".pyi", ".so", ".txt", ".model", ".bz2", ".md", ".typed"}
 OF_KERNELS = {".cl", ".h"}
 MOST_BYTES = 4_500_000
 BILL = "sboms/miopyx.cdx.json"
@@ -44,14 +46,14 @@ def wheel():
 def not_wanted(names):
     """Return the names that have no place in a wheel."""
     return [name for name in names if not re.fullmatch(r"miopyx-[\w.]+\.dist-info/.+", name) and (
-        not name.startswith("miopyx/") or PurePosixPath(name).suffix not in PACKED or "test" in name.split("/")[1]
-        or (PurePosixPath(name).suffix in OF_KERNELS and not name.startswith("miopyx/kernels/")))]
+        not name.startswith("miopyx/") or PurePosixPath(name).suffix not in PACKED or "test" in name.split("/")[1])]
 
 
 def test_not_wanted():
     bad = ["tests/test_a.py", "miopyx/_core.pyx", "miopyx/host/pool.c", "miopyx/host/pool.h", "miopyx/host/a.cmake",
-           "docs/a.md", "miopyx.libs/libgcc_s.so", "miopyx/__pycache__/a.pyc", "miopyx/tests/a.py"]
-    good = ["miopyx/__init__.py", "miopyx/kernels/include/common.h", "miopyx-0.2.0.dist-info/METADATA"]
+           "miopyx/kernels/include/common.h", "docs/a.md", "miopyx.libs/libgcc_s.so", "miopyx/__pycache__/a.pyc",
+           "miopyx/tests/a.py"]
+    good = ["miopyx/__init__.py", "miopyx/kernels.txt", "miopyx-0.2.0.dist-info/METADATA"]
     assert not_wanted(bad + good) == bad
 
 
@@ -65,12 +67,13 @@ def test_the_installation_holds_nothing_else(installed):
 def test_kernels_without_comments(installed):
     """Their lines are where they are in the sources; strings are as they were, which for PTX may look like comments."""
     word = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-    names = [name for name in installed if name.startswith("miopyx/kernels/")]
-    sources = [path for path in (ROOT / "miopyx" / "kernels").rglob("*.*") if path.suffix in OF_KERNELS]
-    assert sorted(names) == sorted(path.relative_to(ROOT).as_posix() for path in sources)
+    folder = ROOT / "miopyx" / "kernels"
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*.*") if path.suffix in OF_KERNELS]
+    assert kernels.names("conv", "include", "layers") == sorted(names)
+    assert "miopyx/kernels.txt" in installed
     for name in names:
-        source = (ROOT / name).read_text(encoding="utf-8")
-        text = Path(installed[name]).read_text(encoding="utf-8")
+        source = (folder / name).read_text(encoding="utf-8")
+        text = kernels.read(name).decode()
         assert text.count("\n") == source.count("\n"), name
         assert [found for found in word.findall(text) if not found.startswith('"')] == [], name
         assert [line.split() for line in word.sub(lambda found: found[0] if found[0][0] == '"' else " " + "\n" * found[

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from miopyx.values import config
+from miopyx.values import config, kernels
 from miopyx.values.digests import blake2b
 
 if TYPE_CHECKING:
@@ -47,12 +47,8 @@ def build() -> str:
     and source digest into the names of users' files for the same reason.
     """
     digest = blake2b(digest_size=4)
-    folder = str(PACKAGE / "kernels")
-    names = [os.path.join(where, name) for part in ("conv", "include")
-             for where, _, names in os.walk(os.path.join(folder, part)) for name in names]
-    for name in sorted(names):
-        with open(name, "rb", buffering=0) as file:
-            digest.update(os.path.relpath(name, folder).encode() + b"\0" + file.read())
+    for name in kernels.names("conv", "include"):
+        digest.update(name.encode() + b"\0" + kernels.read(name))
     version = sys.modules["miopyx"].__version__
     return re.sub(r"[^A-Za-z0-9]+", "_", f"{version}_{digest.hexdigest()}")
 

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from miopyx.errors import InternalError, MIOpenError
-from miopyx.values import config, logs
+from miopyx.values import config, kernels, logs
 from miopyx.values.digests import blake2b
 
 from . import _cuda, _opencl
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from miopyx._core import Device
     from miopyx.device.info import DeviceInfo
 
-KERNELS = Path(__file__).parents[1] / "kernels"
 _PARTS = 16
 _MAGIC = b"miopyx program 3\n"
 _MAX_ENTRY_BYTES = 1 << 28  # a longer file is none of ours
@@ -67,7 +66,7 @@ _at_end_of_worker: Any = None
 def source(file: str) -> str:
     """Return a kernel file's text with its ``#include "x.h"`` lines replaced by the files they name."""
     try:
-        text = (KERNELS / file).read_text(encoding="utf-8")
+        text = kernels.read(file).decode()
     except OSError as e:
         raise InternalError(f"kernel file cannot be read: {e}") from None
     lines = []

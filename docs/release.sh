@@ -112,12 +112,13 @@ class Compressor:  # what zipfile asks for
         return b""
 
     def flush(self):
-        return zopfli.zlib.compress(bytes(self.data))[2:-4]  # less zlib's head and sum
+        return zopfli.zlib.compress(bytes(self.data), blocksplittingmax=0)[2:-4]  # less zlib's head and sum
 
 zipfile._get_compressor = lambda kind, *_: Compressor() if kind == zipfile.ZIP_DEFLATED else None
 with zipfile.ZipFile(sys.argv[1]) as file, zipfile.ZipFile(sys.argv[1] + ".new", "w") as new:
     for entry in file.infolist():
-        new.writestr(entry, file.read(entry))
+        if not entry.is_dir():  # a wheel needs none
+            new.writestr(entry, file.read(entry))
 with zipfile.ZipFile(sys.argv[1] + ".new") as file:
     assert file.testzip() is None
 assert os.path.getsize(sys.argv[1] + ".new") < os.path.getsize(sys.argv[1]), "zipfile did not ask for our compressor"

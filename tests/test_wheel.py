@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PACKED = {".py", ".pyi", ".so", ".txt", ".model", ".bz2", ".md", ".typed"}
 OF_KERNELS = {".cl", ".h"}
-MOST_BYTES = 4_500_000
+MOST_BYTES = 4_000_000
 BILL = "sboms/miopyx.cdx.json"
 
 

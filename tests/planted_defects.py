@@ -139,7 +139,7 @@ class Copy:
         if done.returncode == 0:
             done = run(["cmake", "--install", self.built, "--prefix", self.site])
             shutil.copytree(self.root / "miopyx", self.site / "miopyx", dirs_exist_ok=True,
-                            ignore=shutil.ignore_patterns("*.pyx", "*.pxd", "*.c", "__pycache__"))
+                            ignore=shutil.ignore_patterns("*.pyx", "*.pxd", "*.c", "__pycache__", "kernels"))
         return done
 
     def test(self, names: list[str]) -> subprocess.CompletedProcess:

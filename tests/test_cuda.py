@@ -146,6 +146,23 @@ def test_kernels_say_which_groups_run_at_once():
         assert {name: entry[4] for name, entry in entries.items()} == {"first": together, "second": 0, "third": 0}
 
 
+def test_a_launch_that_begins_early_may_have_many_groups(run):
+    """Of the first axis, as any other launch: weights of 4096 x 4096 x 3 x 3 are 147456 groups that add up."""
+    run("""
+    handle = miopyx.Handle("cuda:0")
+    x, w = (TensorDescriptor("float16", shape) for shape in ((1, 4096, 8, 8), (4096, 4096, 3, 3)))
+    plan = handle.convolution_backward_weights(x, x, miopyx.ConvolutionDescriptor((1, 1), (1, 1), (1, 1)), w,
+                                               solution_id=1106)  # NvWgmmaWrw
+    dy, x, dw = handle.zeros(x), handle.zeros(x), handle.zeros(w)
+    stub.calls()
+    plan(dy, x, dw)
+    calls = stub.calls()
+    assert [call[1:4] for call in calls if call[0] == "cuLaunchKernelEx"] == [["1", "6", "1"]], calls
+    name, grid = next(call[1:3] for call in reversed(calls) if call[0] == "cuLaunchKernel")
+    assert name == "sum_tiles" and int(grid.split(",")[0]) > 65535, (name, grid)
+    """)
+
+
 def test_programs_that_read_unknown_registers_are_refused():
     with pytest.raises(UnknownError, match="%envreg31"):
         _cuda.launchable(PTX.replace(b"%envreg8", b"%envreg31"))

@@ -45,7 +45,8 @@ def card(maker_name: str) -> str:
 
 def file_names(info: DeviceInfo, kind: str) -> list[str]:
     """Return the names of a device's files: its card's, its family's."""
-    return [f"{family(info)}.{name}{kind}.txt" for name in (f"{card(info.device_name)}.", "")]
+    own = card(info.device_name)
+    return [f"{family(info)}.{name}{kind}.txt" for name in ([f"{own}."] if own else []) + [""]]
 
 
 def write(path: Path, kind: str, version: int, about: str, lines: Iterable[str]) -> None:

@@ -826,7 +826,7 @@ cdef int32_t _launch_with(queue_t* q, kernel_t* k, const size_t* grid, const siz
     cdef int i
     _set_config(&config, &attribute, k)
     for i in range(3):
-        if grid[i] > MOST_GROUPS:
+        if i > 0 and grid[i] > MOST_GROUPS:
             return CUDA_ERROR_INVALID_VALUE
         config.grid[i], config.block[i] = <uint32_t> grid[i], <uint32_t> block[i]
         k.grid[i] = 0

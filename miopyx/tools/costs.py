@@ -151,8 +151,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"fewer than {LEAST_TIMES} times of {', '.join(missing)}: no table chooses where these could run",
               file=sys.stderr)
     if arguments.out is not None:
-        cards = {problem.device for problem in problems if problem.device != problem.name}
-        of_card = f"{tables.card(cards.pop())}." if len(cards) == 1 else ""
+        cards = {(problem.device, problem.device != problem.name) for problem in problems}
+        named = [device for device, is_named in cards if is_named]
+        of_card = f"{tables.card(named[0])}." if len(cards) == len(named) == 1 else ""
         say_written(arguments.out, problems, f"{of_card}{_costs.KIND}.txt")
     if arguments.json:
         print(json.dumps({"device": made, "judged": report,

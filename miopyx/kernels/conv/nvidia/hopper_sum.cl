@@ -46,8 +46,14 @@
 #define FOURS (BM * BN / 4) /* of a tile */
 #define ITEMS (BM / WG_ROWS * 2) /* that multiplied it */
 
+#if DEPENDENT /* memory that is written while groups wait is not read-only */
+#define PARTIAL __global float *
+#else
+#define PARTIAL __global const float *restrict
+#endif
+
 __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
-    __global const float *restrict partial, long partial_offset, __global STORAGE(X_TYPE) *restrict W, long w_offset,
+    PARTIAL partial, long partial_offset, __global STORAGE(X_TYPE) *restrict W, long w_offset,
     const mx_nv_tile_sum g, const float alpha, const float beta
 #if SCALED
     , __global const float *restrict roots, long roots_offset, const int filter_roots_at

@@ -388,7 +388,7 @@ def let_begin_early(bint allowed=True):
 
 
 cdef dict may_begin_early(Device dev):
-    """For a kernel that has MX_WAIT_FOR_LAST behind one with MX_LET_NEXT_BEGIN."""
+    """For a kernel that has MX_WAIT_FOR_LAST; it begins early behind one with MX_LET_NEXT_BEGIN, else as groups end."""
     return {"DEPENDENT": 1} if _early and dev.info.cuda >= 0 and has_wgmma(dev) else {}
 
 

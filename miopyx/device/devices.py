@@ -385,7 +385,7 @@ def find(spec: str | int | pyopencl.Device) -> DeviceInfo:
     wanted = spec.strip().lower()
     if wanted == "host":
         return _host()
-    if re.fullmatch(r"cuda(:\d+)?", wanted):
+    if re.fullmatch(r"cuda(:[0-9]{1,9})?", wanted):
         return cuda.find(wanted)
     devices = candidates()
     if wanted in ("cpu", "gpu"):

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import threading
 from functools import cache
 from pathlib import Path
@@ -18,9 +19,10 @@ import miopyx
 from miopyx import DropoutDescriptor, TensorDescriptor
 from miopyx._core import Device
 from miopyx.choose import compile_child, compiling, switches, tuning
-from miopyx.device import devices, icd, info, probing
+from miopyx.device import cuda, devices, icd, info, probing
 from miopyx.errors import InvalidValueError, MIOpenError, UnknownError
 from miopyx.runtime import _cuda, programs
+from miopyx.tools import costs
 from miopyx.tools.driver import data as driver_data
 from miopyx.values import config, logs
 
@@ -124,6 +126,44 @@ def core_cache(data: bytes, folder: Path) -> bool:
     size = info.core_cache.__wrapped__(str(folder))
     require(size > 0, "bytes of a cache", size)
     return size != info._USUAL
+
+
+@target(b"model name\t: ", b"flags\t\t: fpu avx2 fma", b" @ 2.50GHz", b"NVRM version: NVIDIA UNIX  580.65.06  ", b"(R)")
+def processor(data: bytes, folder: Path) -> bool:
+    """What Linux says of the processor, and of NVIDIA's driver: names that may be those of files."""
+    text = data.decode("utf-8", "replace")
+    with mock.patch.object(devices, "_cpuinfo", return_value=text.split("\n\n", 1)[0]):
+        model, isa = devices._cpu_model(), devices._cpuinfo_isa()
+    for word in (devices._cpu_slug(model), isa):
+        require(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", word) is not None and len(word) <= 40, "a name", word)
+    version = folder / "version"
+    version.write_bytes(data)
+    driver = mock.Mock(cuDriverGetVersion=mock.Mock(return_value=0))
+    with mock.patch.object(cuda, "_VERSION", version), mock.patch.object(cuda, "_file", return_value="libcuda.so.1"):
+        found = cuda._driver_version(driver)
+    require(len(found.splitlines()) == 1, "a version", found)
+    return not found.startswith("CUDA")
+
+
+@cache
+def _listed() -> list[info.DeviceInfo]:
+    return [*map(costs._pretended, ("nv-sm90_132", "amd-gfx90a_104", "pocl-epyc-haswell-pthread_8")),
+            devices.find("host")]
+
+
+@target(*b"gpu cpu host cuda:0 cuda: 0:0 nv-sm90 99999999999".split(), "cuda:\u0663".encode())
+def device_name(data: bytes, _: Path) -> bool:
+    """A device's name, as Handle and MIOPYX_DEVICE take it."""
+    works = probing.Verdict(True, "", 0.0)
+    with mock.patch.multiple(devices, candidates=_listed, probe=lambda _info: works), mock.patch.multiple(
+            cuda, devices=lambda: _listed()[:1], _current=lambda: 0):
+        try:
+            found = devices.find(data.decode("utf-8", "surrogateescape"))
+        except MIOpenError as e:
+            str(e).encode("utf-8", "surrogateescape")
+            return False
+    require(found in _listed(), "no device of the list", found)
+    return found.kind != "host"
 
 
 # The environment

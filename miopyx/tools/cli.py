@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _main(argv: Sequence[str] | None) -> int:
+def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="miopyx", description="MIOpen's API on OpenCL devices and plain CPUs")
     parser.add_argument("--version", action="version", version=f"miopyx {_version('miopyx')}")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -52,6 +52,11 @@ def _main(argv: Sequence[str] | None) -> int:
         arguments.source += rest  # sources behind an option, which argparse leaves
     elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return arguments
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    arguments = _parsed(argv)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # drivers may report names the terminal cannot show

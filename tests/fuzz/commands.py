@@ -1,4 +1,4 @@
-"""Targets: command lines and lists of the driver, logs of commands, and ONNX models."""
+"""Targets: command lines, lists and files of the driver, logs of commands, a fleet's workers, and ONNX models."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import numpy as np
 from fuzz.targets import require, target
 
 from miopyx.errors import MIOpenError
+from miopyx.tools import cli
+from miopyx.tools.driver import data as driver_data
 from miopyx.tools.driver import families, listing
 from miopyx.tools.driver.families import FAMILIES
 from miopyx.tools.driver.options import Command, UsageError, parse_flags, parse_line
@@ -65,6 +67,37 @@ def driver_arguments(data: bytes, _: Path) -> bool:
     return found
 
 
+@target(*(b"\0%b\0" % word for word in b"tune worker db info verify merge costs rates train doctor --budget 90s 10m 2h "
+                                      b"--batch --dtype float16 --directions FBW --limit --jobs --json -o".split()))
+def command_line(data: bytes, _: Path) -> bool:
+    """The words behind `miopyx`: refused, with the words for it, or parsed."""
+    try:
+        given = cli._parsed(data.decode("utf-8", "surrogateescape").split("\0"))
+    except SystemExit as e:
+        require(e.code in (0, 2), "an exit code", e.code)
+        return False
+    if given.command == "tune":
+        require(all(0 < time <= 3.6e7 for time in (given.budget or 1, given.limit)), "seconds", given)
+        require(1 <= (given.batch or 1) < 2**31 and 0 <= (given.jobs or 0) <= 1024, "numbers", given)
+    return True
+
+
+@target(b"\xff\x7f", b"\0" * 4, b"\0\xfc")
+def driver_data_file(data: bytes, folder: Path) -> bool:
+    """A file of a tensor's elements, behind a byte for their type and one for their number: that many, or refused."""
+    dtype, count = ("float32", "float16", "int8", "int32", "float64")[len(data) and data[0] % 5], sum(data[1:2])
+    path, content = folder / "x.bin", data[2:]
+    path.write_bytes(content)
+    fits = len(content) == count * np.dtype(dtype).itemsize
+    try:
+        found = driver_data.read(str(path), "in_data", dtype, count)
+    except UsageError:
+        require(not fits, "refused", dtype, count)
+        return False
+    require(fits and found.dtype == dtype and found.tobytes() == content and found.flags.writeable, "other elements")
+    return count > 0
+
+
 @target(b"\nconv", b"\n# ", b"./bin/MIOpenDriver ", b"\xef\xbb\xbf", *_WORDS)
 def driver_list(data: bytes, folder: Path) -> bool:
     """A list of commands, as the driver and `miopyx tune` read it."""
@@ -104,6 +137,23 @@ def _wanted(found: sources.Found) -> None:
         require(one.weight > 0, "a weight", one)
     for line in found.refused:
         line.encode("utf-8", "surrogateescape")
+
+
+@target(b'["host", 7, "pocl", "pocl-cpu_8", "0_1_0/1/x", true, 2]', b"[[[[", b"null", b"1e999", b"\\ud800")
+def worker_name(data: bytes, _: Path) -> bool:
+    """A worker's name, which whoever reaches a fleet's scheduler may give."""
+    from miopyx.tools.tune import fleet
+
+    about = fleet._about(fleet._NAME + data.decode("utf-8", "replace"))
+    if about is None:
+        return False
+    lane = fleet.FleetLane(None, "tcp://127.0.0.1:1", about, 60.0)
+    require(isinstance(lane.compilers, int) and lane.compilers >= 0, "compilers", lane.compilers)
+    require(all(isinstance(text, str) for text in (lane.machine, lane.spec, *lane.device)), "texts", about)
+    require(isinstance(lane.overlap, bool), "overlap", lane.overlap)
+    hash((lane.name, lane.machine, lane.device))
+    lane.name.encode()
+    return True
 
 
 # ONNX
@@ -159,6 +209,64 @@ def _inputs(text: str) -> list[Any] | None:
         else:
             return None
     return found
+
+
+_FEW = 6            # of a whole model's numbers: several nodes make more of them
+_MOST_NODES = 8
+_ALSO = frozenset(("Constant", "Not", "Sqrt", "Where", "Equal"))  # of those that NumPy computes
+
+
+def _is_small(model: Any) -> bool:
+    """Return whether a model's nodes and numbers are few, so that what it computes stays small."""
+    graph = model.graph
+    if len(graph.node) > _MOST_NODES or len(graph.initializer) > 12 or model.functions or graph.sparse_initializer:
+        return False
+    for node in graph.node:
+        if node.op_type not in _ours() | _ALSO or node.domain not in ("", "ai.onnx"):
+            return False
+        for one in node.attribute:
+            if one.HasField("g") or one.graphs or one.ref_attr_name or any(
+                    abs(number) > _FEW for number in (one.i, *one.ints)):
+                return False
+    tensors = [*graph.initializer, *(one.t for node in graph.node for one in node.attribute if one.HasField("t"))]
+    return all(len(one.dims) <= 6 and all(0 <= number <= _SMALL for number in one.dims)
+               and np.prod(one.dims) <= _ELEMENTS and not one.external_data
+               and all(abs(number) <= _FEW for number in one.int64_data) for one in tensors)
+
+
+@target(*b"Conv BatchNormalization Relu Add MatMul Gemm Clip Mul LeakyRelu Transpose Reshape kernel_shape pads alpha "
+        b"axis".split(), b"float32:1,2,3,3 ")
+def onnx_run(data: bytes, _: Path) -> bool:
+    """A model, on inputs whose types and lengths stand on a line before it: fused or not, it computes the same."""
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    from miopyx.tools.onnx import Backend
+
+    head, _newline, body = data.partition(b"\n")
+    inputs = _inputs(head.decode("ascii", "replace"))
+    try:
+        model = None if inputs is None else onnx.ModelProto.FromString(body)
+    except DecodeError:
+        return False
+    if model is None or not _is_small(model):
+        return False
+    found = []
+    for fuse in (True, False):
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # of NumPy on what is empty
+                rep = Backend.prepare(model, fuse=fuse)
+                outputs = rep.run(inputs)
+        except (MIOpenError, onnx.checker.ValidationError) as e:
+            str(e).encode("utf-8", "surrogateescape")
+            found.append(None)
+            continue
+        repr(rep.ran), repr(rep.fusions)
+        require(all(isinstance(one, np.ndarray) or one is None for one in outputs), "no arrays", outputs)
+        found.append([None if one is None else (one.dtype, one.shape) for one in outputs])
+    require(found[0] == found[1], "with fusions", *found)
+    return found[0] is not None
 
 
 @target(*b"kernel_shape strides pads dilations group auto_pad axis axes keepdims epsilon alpha ceil_mode direction "

@@ -237,6 +237,9 @@ def _about(name: str) -> list[Any] | None:
         return None
     try:
         about = json.loads(name.removeprefix(_NAME))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return about if isinstance(about, list) and len(about) == 7 else None
+    if not isinstance(about, list) or [type(one) for one in about] != [str, int, str, str, str, bool, int]:
+        return None
+    printable = all(one.isprintable() for one in about if isinstance(one, str))
+    return about if printable and about[-1] >= 0 else None

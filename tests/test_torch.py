@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import mmap
 import os
 import subprocess
 import sys
@@ -555,6 +556,15 @@ def test_threads_of_pytorch_sleep_meanwhile(settled):
         _threads.called(lambda _: 1 / 0, None)
     _threads.forget()
     assert _threads.called(lambda argument: argument, 7) == 7
+
+
+def test_a_mapped_file_may_have_any_name(tmp_path):
+    path = os.fsencode(tmp_path) + b"/\xff.so"
+    with open(path, "wb+") as file:
+        file.write(b"x")
+        file.flush()
+        with mmap.mmap(file.fileno(), 0):
+            _threads.find()
 
 
 def _norms(count):

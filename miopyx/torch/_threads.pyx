@@ -7,6 +7,8 @@ of PyTorch's own libgomp: the calling thread does the work, the others sleep unt
 spinning for PyTorch's next operator.
 """
 
+from os import fsdecode
+
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from posix.dlfcn cimport RTLD_LAZY, dlclose, dlopen, dlsym
 
@@ -54,19 +56,19 @@ def find():
     cdef void* function
     paths = set()
     try:
-        with open("/proc/self/maps") as lines:
-            paths = {line.split(None, 5)[5].strip() for line in lines if "libgomp" in line}
+        with open("/proc/self/maps", "rb") as lines:  # names may be any bytes
+            paths = {line.split(None, 5)[5].strip() for line in lines if b"libgomp" in line}
     except OSError:  # no Linux
         pass
     # Others may have brought a copy of their own.
-    for path in sorted(paths, key=lambda path: ("torch" not in path, path)):
-        library = dlopen(path.encode(), RTLD_LAZY | RTLD_NOLOAD)
+    for path in sorted(paths, key=lambda path: (b"torch" not in path, path)):
+        library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD)
         if library != NULL:
             function = dlsym(library, "GOMP_parallel")
             dlclose(library)
             if function != NULL:
                 store_pointer(_parallel, function)
-                return path
+                return fsdecode(path)
     return None
 
 

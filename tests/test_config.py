@@ -1,5 +1,7 @@
 """Environment variables, the cache folder, and files that appear whole or not at all."""
 
+import bz2
+import io
 import os
 import stat
 import subprocess
@@ -298,3 +300,29 @@ def test_readers_never_see_a_part_of_a_file(tmp_path):
     assert seen <= set(contents)
     assert not failed
     assert [p.name for p in tmp_path.iterdir()] == ["entry.bin"]
+
+
+LITTLE_MEMORY = """
+import os, resource, sys
+from pathlib import Path
+from miopyx.database._system_file import RecordFile
+from miopyx.values import config
+held, packed = map(Path, sys.argv[1:])
+pages = int(Path("/proc/self/statm").read_text().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * os.sysconf("SC_PAGE_SIZE") + (100 << 20),) * 2)
+print(config.read_own(held, 1 << 28), dict(RecordFile(packed)))
+"""
+
+
+def test_a_small_file_takes_little_memory(tmp_path):
+    """Where memory is promised to nobody who has none, as under `ulimit -v`, files are read all the same."""
+    held, packed = tmp_path / "held", tmp_path / "a.txt.bz2"
+    held.write_bytes(b"bytes")
+    packed.write_bytes(bz2.compress(b"a=x:1\n"))
+    done = subprocess.run([sys.executable, "-P", "-c", LITTLE_MEMORY, held, packed], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("b'bytes' {b'a': b'x:1'}\n", "")
+
+
+def test_no_more_is_read_than_asked():
+    assert [config.read_most(io.BytesIO(b"x" * (1 << 21)), most) == b"x" * min(most, 1 << 21)
+            for most in (0, 5, 1 << 20, (1 << 20) + 1, 1 << 22)] == [True] * 5

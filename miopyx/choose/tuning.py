@@ -154,7 +154,7 @@ class Tried:
             return {}
         try:
             with open(self._path, "rb") as file:
-                data = file.read(_MAX_FILE_BYTES)
+                data = environment.read_most(file, _MAX_FILE_BYTES)
         except OSError:
             return {}
         self._torn = not data.endswith(b"\n")

@@ -38,6 +38,7 @@ from miopyx.problem._key cimport MAX_KEY, write_find_key
 from miopyx.problem._problem cimport ConvProblem
 
 from miopyx.values import _learnt
+from miopyx.values.config import read_most
 from miopyx.values.digests import blake2b
 from miopyx.errors import InternalError
 
@@ -466,7 +467,7 @@ cdef bytes _content(_Text text, int descriptor, bint packed):
         import bz2
 
         with bz2.open(file) as stream:
-            held = stream.read(MAX_BYTES + 1)
+            held = read_most(stream, MAX_BYTES + 1)
     if len(held) > MAX_BYTES:
         raise ValueError(f"larger than {MAX_BYTES} bytes once decompressed")
     return held

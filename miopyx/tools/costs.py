@@ -28,6 +28,7 @@ from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 from miopyx.solvers.conv._base import ConvOffer, ConvSolver
+from miopyx.values.config import read_most
 from miopyx.values.configurations import Config
 
 LEAST_TIMES = 6     # that a solver's costs are fitted to
@@ -177,7 +178,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     try:
         if data[:3] == b"BZh":  # of which a few bytes can stand for any amount
             with bz2.open(io.BytesIO(data)) as stream:
-                data = stream.read(_MOST_BYTES + 1)
+                data = read_most(stream, _MOST_BYTES + 1)
             if len(data) > _MOST_BYTES:
                 raise ValueError(f"more than {_MOST_BYTES} bytes once decompressed")
         for line in data.decode().splitlines():

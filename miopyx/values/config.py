@@ -8,12 +8,13 @@ not; the first handle of a process reports it.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from miopyx.errors import InvalidValueError
 
@@ -278,11 +279,19 @@ def read_own(path: Path, most: int) -> bytes | None:
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_size > most:
             return None
         with open(descriptor, "rb", closefd=False) as file:
-            return file.read(most)
+            return file.read(status.st_size)
     except OSError:
         return None
     finally:
         os.close(descriptor)
+
+
+def read_most(stream: IO[bytes], most: int) -> bytes:
+    """Return what a stream has, `most` bytes at most, in memory that grows with it: `read(most)` asks for all at once."""
+    held = io.BytesIO()
+    while (left := most - held.tell()) > 0 and (piece := stream.read(min(left, 1 << 20))):
+        held.write(piece)
+    return held.getvalue()
 
 
 def write_atomically(path: Path, data: bytes, *, shared: bool = False) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import sys
 import tempfile
@@ -12,6 +13,7 @@ import atheris
 
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent))
+LATER = "problem.saved", "tools.onnx", "tools.tune.fleet", "tools.tune.onnx_layers"  # imported when they are needed
 
 
 def main() -> None:
@@ -26,6 +28,8 @@ def main() -> None:
             from fuzz import targets
 
             found = targets.load()
+            for module in LATER:
+                importlib.import_module(f"miopyx.{module}")
         name = sys.argv.pop(1)
         words = Path(scratch, "words")
         words.write_text("".join('"' + "".join(f"\\x{byte:02x}" for byte in word) + '"\n'

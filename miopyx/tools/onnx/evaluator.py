@@ -34,6 +34,13 @@ _NODES: tuple[type[Node], ...] = (
     shapes.Slice, shapes.Split, shapes.Gather, shapes.Concat, recurrent.LSTM, recurrent.GRU, recurrent.RNN,
 )
 _CONDITIONAL = frozenset({"If", "Loop"})  # their subgraphs take values as they are
+# Whatever code of ours, onnx's or NumPy's says of attributes and shapes that do not go together.
+_MISFITS = ArithmeticError, LookupError, RuntimeError, TypeError, ValueError
+
+
+def _misfit(node: OpRun, error: Exception) -> BadParmError:
+    return BadParmError(f"inputs or attributes that do not fit: {type(error).__name__}: {error}", "node",
+                        f"{node.onnx_node.op_type} {node.onnx_node.name}".rstrip(), "a valid node")
 
 
 def _graphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
@@ -128,7 +135,12 @@ class Evaluator(ReferenceEvaluator):
             if isinstance(step, Chain):
                 for name in step.reads:
                     self._find(results, name)
-                step.run(results, run_node, self.device)
+                try:
+                    step.run(results, run_node, self.device)
+                except MIOpenError:
+                    raise
+                except _MISFITS as e:
+                    raise _misfit(step.head, e) from e
             else:
                 run_node(step, results, outer)
             if not intermediate:
@@ -156,12 +168,10 @@ class Evaluator(ReferenceEvaluator):
         run: Callable[..., Iterable[Any]] = node.run
         try:
             outputs = run(*(inputs if ours else map(unwrap, inputs)), **more)
-        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as e:
-            if isinstance(e, MIOpenError):
-                raise
-            # Whatever code of ours, onnx's or NumPy's says of attributes and shapes that do not go together.
-            raise BadParmError(f"inputs or attributes that do not fit: {type(e).__name__}: {e}", "node",
-                               f"{node.onnx_node.op_type} {node.onnx_node.name}".rstrip(), "a valid node") from e
+        except MIOpenError:
+            raise
+        except _MISFITS as e:
+            raise _misfit(node, e) from e
         if not ours and not node.has_subgraph:  # of a node that contains others, those are noted
             self.device.ran.append(Ran(node.onnx_node, "numpy", "not an operation of MIOpen"))
         return outputs

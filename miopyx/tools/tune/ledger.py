@@ -30,8 +30,8 @@ _AGAIN_SECONDS = 1.0     # between two tries of what may not be lost
 _PATIENCE_SECONDS = 60.0  # and the tries together
 _log = logging.getLogger("miopyx")
 _T = TypeVar("_T")
-# The second where a damaged file's own words stand in SQLite's message.
-_FAILURES = sqlite3.Error, UnicodeDecodeError
+# The second where a damaged file's own words stand in SQLite's message, the third where it believes a file's lengths.
+_FAILURES = sqlite3.Error, UnicodeDecodeError, MemoryError
 
 _SCHEMA = """
 CREATE TABLE device (id INTEGER PRIMARY KEY, name TEXT NOT NULL, stamp TEXT NOT NULL, UNIQUE (name, stamp));
@@ -94,11 +94,11 @@ class Ledger:
                 self._db = _opened(path)
         except (*_FAILURES, OSError, BadParmError) as e:
             if only:
-                raise UnknownError(f"the ledger {path}, the only place of the results, cannot be used: {e}") from None
+                raise UnknownError(f"the ledger {path}, the only place of the results, cannot be used: {_said(e)}") from None
             self._give_up(e)
 
     def _give_up(self, why: Exception) -> None:
-        _log.warning("the ledger %s is not used: %s; results go to the databases alone", self.path, why)
+        _log.warning("the ledger %s is not used: %s; results go to the databases alone", self.path, _said(why))
         self.close()
         self.path, self._db, self._ids = None, _fresh(), {}
 
@@ -124,8 +124,8 @@ class Ledger:
                     self._give_up(e)
                     return work()
                 if time.monotonic() >= until:
-                    raise UnknownError(f"the ledger {self.path}, the only place of the results, fails: {e}") from None
-                _log.warning("the ledger %s fails: %s; it is tried again", self.path, e)
+                    raise UnknownError(f"the ledger {self.path}, the only place of the results, fails: {_said(e)}") from None
+                _log.warning("the ledger %s fails: %s; it is tried again", self.path, _said(e))
             time.sleep(_AGAIN_SECONDS)
 
     def _id(self, table: str, **columns: str) -> int:
@@ -325,6 +325,10 @@ def _solvers(find: str) -> int:
     return len(records.read_find(records.split(find.encode())[1]).items)
 
 
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
 def _storable(text: str) -> str:
     """Return a text that UTF-8 can hold: names of files need not be any."""
     return text.encode(errors="backslashreplace").decode()
@@ -344,7 +348,7 @@ def existing(path: Path) -> Ledger:
         writable = all(os.access(place, os.W_OK, effective_ids=True) for place in (path, path.absolute().parent))
         db = _opened(path) if writable else _opened_to_read(path)
     except (*_FAILURES, OSError) as e:
-        raise BadParmError(f"cannot be read: {e}", "LEDGER", str(path), "a ledger of miopyx tune") from None
+        raise BadParmError(f"cannot be read: {_said(e)}", "LEDGER", str(path), "a ledger of miopyx tune") from None
     ledger = Ledger(None)
     ledger.close()
     ledger.path, ledger._db = path, db

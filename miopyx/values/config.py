@@ -287,7 +287,7 @@ def read_own(path: Path, most: int) -> bytes | None:
 
 
 def read_most(stream: IO[bytes], most: int) -> bytes:
-    """Return what a stream has, `most` bytes at most, in memory that grows with it: `read(most)` asks for all at once."""
+    """Return what a stream has, `most` bytes at most, in memory that grows with it; `read(most)` asks for it all."""
     held = io.BytesIO()
     while (left := most - held.tell()) > 0 and (piece := stream.read(min(left, 1 << 20))):
         held.write(piece)

@@ -245,13 +245,15 @@ def onnx_run(data: bytes, _: Path) -> bool:
 
     head, _newline, body = data.partition(b"\n")
     inputs = _inputs(head.decode("ascii", "replace"))
+    if inputs is None:
+        return False
     try:
-        model = None if inputs is None else onnx.ModelProto.FromString(body)
+        model = onnx.ModelProto.FromString(body)
     except DecodeError:
         return False
-    if model is None or not _is_small(model):
+    if not _is_small(model):
         return False
-    found = []
+    found: list[Any] = []
     for fuse in (True, False):
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():

@@ -94,7 +94,8 @@ class Ledger:
                 self._db = _opened(path)
         except (*_FAILURES, OSError, BadParmError) as e:
             if only:
-                raise UnknownError(f"the ledger {path}, the only place of the results, cannot be used: {_said(e)}") from None
+                raise UnknownError(
+                    f"the ledger {path}, the only place of the results, cannot be used: {_said(e)}") from None
             self._give_up(e)
 
     def _give_up(self, why: Exception) -> None:
@@ -124,7 +125,8 @@ class Ledger:
                     self._give_up(e)
                     return work()
                 if time.monotonic() >= until:
-                    raise UnknownError(f"the ledger {self.path}, the only place of the results, fails: {_said(e)}") from None
+                    raise UnknownError(
+                        f"the ledger {self.path}, the only place of the results, fails: {_said(e)}") from None
                 _log.warning("the ledger %s fails: %s; it is tried again", self.path, _said(e))
             time.sleep(_AGAIN_SECONDS)
 

@@ -546,6 +546,9 @@ def test_what_is_of_no_use_goes(tmp_path, cache, random_of):
         os.utime(cache / left, (ago, ago))
     (cache / ("records-" + "2" * 32 + ".index")).write_bytes(b"another layout" * 20)
     (cache / ("records-" + "3" * 32 + ".index")).mkdir()
+    endless = cache / ("records-" + "4" * 32 + ".index")
+    endless.write_bytes(the_index_of(pairs[0]).read_bytes())
+    os.truncate(endless, 1 << 42)  # takes no room, and would take memory
     os.utime(the_index_of(pairs[2]), (ago, ago))
     for file in pairs[0]:  # read long ago, but opened yesterday
         os.utime(file, (ago, ago) if file.suffix == ".txt" else (time.time() - 2 * 86400,) * 2)
@@ -556,7 +559,7 @@ def test_what_is_of_no_use_goes(tmp_path, cache, random_of):
     after = set(cache.iterdir())
     assert len(after - before) == 2
     assert {file.name for file in before - after} == {
-        *(file.name for file in pairs[1] | pairs[2]), *old, "records-" + "2" * 32 + ".index"}
+        *(file.name for file in pairs[1] | pairs[2]), *old, "records-" + "2" * 32 + ".index", endless.name}
 
 
 def the_copy_name(pair):

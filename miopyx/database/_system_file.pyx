@@ -567,7 +567,7 @@ cdef bint _is_of_use(object index) except -1:
         if header.magic != MAGIC or header.slots > <uint64_t> MAX_BYTES:
             return False
         stream.seek(sizeof(header) + 8 * header.slots)
-        path = stream.read()
+        path = stream.read(1 << 16)  # longer than any; who knows how large the file is
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError, ValueError):

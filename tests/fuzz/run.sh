@@ -15,8 +15,10 @@ CC=$clang python -m pip install --quiet --disable-pip-version-check -C cmake.def
 targets=${1:-all}
 [ "$targets" != all ] || targets=$(ls tests/fuzz/corpus)
 mkdir -p build/fuzz/found
-# Each run makes files: in memory, where there is a place for that, several times as many of them.
-[ ! -d /dev/shm ] || export FUZZ_SCRATCH=${FUZZ_SCRATCH:-/dev/shm}
+# Each run makes files: in memory, where there is a place for that, it is faster.  libFuzzer ends without tidying up.
+memory=$([ ! -d /dev/shm ] || echo /dev/shm)
+FUZZ_SCRATCH=$(mktemp -d -p "${FUZZ_SCRATCH:-${memory:-${TMPDIR:-/tmp}}}") && export FUZZ_SCRATCH
+trap 'rm -rf "$FUZZ_SCRATCH"' EXIT
 # The interpreter is not instrumented: sanitizer and fuzzer must be there before it.
 runtime=$(python -c "import atheris; print(atheris.path())")/asan_with_fuzzer.so
 one() {

@@ -72,6 +72,7 @@ def package(tmp_path_factory):
     files = written()
     assert [Path(name).suffix for name in files] == [".cl", ".pyx"]
     for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)  # kernels are installed as one file
         (folder / name).write_text(text)
     source = folder / next(name for name in files if name.endswith(".pyx"))
     module, c_file = ".".join(source.relative_to(folder).with_suffix("").parts), source.with_suffix(".c")

@@ -738,7 +738,7 @@ def test_a_folder_that_is_not_there(capsys, tmp_path, user_folder):
     assert f"miopyx costs: {missing}: no such folder" in capsys.readouterr().err
     assert not missing.exists()
     assert cli.main(["costs", str(path), "-o", str(user_folder / "nv-sm90.costs.txt")]) == 0
-    assert f".costs.txt in {user_folder} would be read" in capsys.readouterr().err
+    assert f"nv-sm90.nvidia-h200.costs.txt in {user_folder} would be read" in capsys.readouterr().err
 
 
 def test_no_model_that_judges_saw_a_network_of_the_problem(measured, monkeypatch):

@@ -94,7 +94,7 @@ cdef struct kernel_t:
     char* block
     uint32_t grid[6]         # the first group and how many there are, on three axes
     uint32_t splits          # axes that may be launched in several parts, a bit each
-    int32_t together         # groups of a cluster, COOPERATIVE where all run at once, DEPENDENT, else 0
+    int32_t launch           # groups of a cluster, COOPERATIVE where all run at once, DEPENDENT, else 0
     uint32_t fixed[3]        # the work-group's size where the kernel demands one, else zeros
 
 cdef int32_t enter(void* context, bint* pushed) noexcept nogil

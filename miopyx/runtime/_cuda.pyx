@@ -42,7 +42,7 @@ cdef enum:
     MAP_BYTES = 128
     MAP_ALIGNMENT = 64
     PORTABLE_CLUSTER = 8         # groups
-    COOPERATIVE = -1             # in kernel_t.together
+    COOPERATIVE = -1             # in kernel_t.launch
     DEPENDENT = -2               # likewise
     LOG_BYTES = 8192
     MOST_GROUPS = 65535          # of a launch, on the second axis and the third
@@ -515,11 +515,11 @@ def launchable(bytes ptx not None):
             piece = _ENVREG.sub(lambda match: _of_grid(match, name), piece)
         else:
             piece = _ENVREG.sub(_without_grid, piece)
-        launch = _LAUNCH.search(piece)
-        together = 0 if launch is None else DEPENDENT if launch[2] else int(launch[1] or COOPERATIVE)
+        said = _LAUNCH.search(piece)
+        launch = 0 if said is None else DEPENDENT if said[2] else int(said[1] or COOPERATIVE)
         entries[name.decode()] = (sizes, has_grid, splits,
                                   tuple([int(n or 1) for n in group.groups()]) if group else (0, 0, 0),
-                                  together)
+                                  launch)
         pieces.append(piece)
     text = b"".join(pieces)
     if b"%envreg" in text:
@@ -558,7 +558,7 @@ cdef class Program(Contract):
         found = self.entries.get(name.decode())
         if found is None:
             raise UnknownError("the program has no such kernel", "kernel", name.decode(), ", ".join(self.entries))
-        sizes, _has_grid, splits, fixed, together = found
+        sizes, _has_grid, splits, fixed, launch = found
         if len(sizes) >= MOST_ARGUMENTS:
             raise UnknownError("too many arguments", name.decode(), len(sizes), f"< {MOST_ARGUMENTS}")
         kernel = <kernel_t*> calloc(1, sizeof(kernel_t))
@@ -567,7 +567,7 @@ cdef class Program(Contract):
         kernel.module = self.module
         add_int(self.module.holders, 1)
         try:
-            kernel.count, kernel.splits, kernel.together = len(sizes), splits, together
+            kernel.count, kernel.splits, kernel.launch = len(sizes), splits, launch
             kernel.missing = (<uint64_t> 1 << len(sizes)) - 1
             kernel.sizes = <uint32_t*> calloc(len(sizes) + 1, sizeof(uint32_t))
             kernel.pointers = <void**> calloc(len(sizes) + 1, sizeof(void*))
@@ -582,12 +582,12 @@ cdef class Program(Contract):
                 kernel.fixed[i] = fixed[i]
             check(enter(self.module.context, &pushed), "cuCtxPushCurrent")
             code = cu.cuModuleGetFunction(&kernel.function, self.module.module, name)
-            if code == 0 and together > 1:
+            if code == 0 and launch > 1:
                 code = _clusters(kernel, &clusters)
             leave(pushed)
             check(code, f"cuModuleGetFunction({name.decode()})")
             if clusters == 0:
-                raise UnknownError("the device has no room for a cluster of so many groups", name.decode(), together)
+                raise UnknownError("the device has no room for a cluster of so many groups", name.decode(), launch)
         except BaseException:
             _release_kernel(kernel)
             raise
@@ -769,7 +769,7 @@ cdef int32_t _launch(queue_t* q, kernel_t* k, const size_t* grid, const size_t* 
     """Launch a kernel, in parts where an axis has more groups than CUDA takes."""
     cdef int32_t code = 0
     cdef size_t y = 0, z = 0, high = 0, deep = 0
-    if k.together != 0:
+    if k.launch != 0:
         return _launch_with(q, k, grid, block)
     k.grid[0] = k.grid[1] = k.grid[2] = 0
     while z < grid[2]:
@@ -793,12 +793,12 @@ cdef void _set_config(launch_config* config, launch_attribute* attribute, const 
     memset(config, 0, sizeof(launch_config))
     memset(attribute, 0, sizeof(launch_attribute))
     config.attributes, config.count = attribute, 1
-    if k.together == COOPERATIVE:
+    if k.launch == COOPERATIVE:
         attribute.id, attribute.value[0] = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1
-    elif k.together == DEPENDENT:
+    elif k.launch == DEPENDENT:
         attribute.id, attribute.value[0] = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, 1
     else:
-        attribute.id, attribute.value[0] = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, <uint32_t> k.together
+        attribute.id, attribute.value[0] = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, <uint32_t> k.launch
         attribute.value[1] = attribute.value[2] = 1
 
 
@@ -808,13 +808,13 @@ cdef int32_t _clusters(kernel_t* k, int32_t* clusters) noexcept nogil:
     cdef launch_attribute attribute
     cdef int32_t code = 0
     cdef int i
-    if k.together > PORTABLE_CLUSTER:
+    if k.launch > PORTABLE_CLUSTER:
         code = cu.cuFuncSetAttribute(k.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
     if code == 0:
         _set_config(&config, &attribute, k)
         for i in range(3):
             config.grid[i], config.block[i] = 1, max(1, k.fixed[i])
-        config.grid[0] = k.together
+        config.grid[0] = k.launch
         code = cu.cuOccupancyMaxActiveClusters(clusters, k.function, &config)
     return code
 

@@ -211,6 +211,20 @@ def _inputs(text: str) -> list[Any] | None:
     return found
 
 
+def _behind_inputs(data: bytes, kind: Any) -> tuple[list[Any], Any] | None:
+    """Return the inputs that stand on the first line, and the message of ONNX behind it; None for what is neither."""
+    from google.protobuf.message import DecodeError
+
+    head, _newline, body = data.partition(b"\n")
+    inputs = _inputs(head.decode("ascii", "replace"))
+    if inputs is None:
+        return None
+    try:
+        return inputs, kind.FromString(body)
+    except DecodeError:
+        return None
+
+
 _FEW = 6            # of a whole model's numbers: several nodes make more of them
 _MOST_NODES = 8
 _ALSO = frozenset(("Constant", "Not", "Sqrt", "Where", "Equal"))  # of those that NumPy computes
@@ -239,18 +253,13 @@ def _is_small(model: Any) -> bool:
 def onnx_run(data: bytes, _: Path) -> bool:
     """A model, on inputs whose types and lengths stand on a line before it: fused or not, it computes the same."""
     import onnx
-    from google.protobuf.message import DecodeError
 
     from miopyx.tools.onnx import Backend
 
-    head, _newline, body = data.partition(b"\n")
-    inputs = _inputs(head.decode("ascii", "replace"))
-    if inputs is None:
+    given = _behind_inputs(data, onnx.ModelProto)
+    if given is None:
         return False
-    try:
-        model = onnx.ModelProto.FromString(body)
-    except DecodeError:
-        return False
+    inputs, model = given
     if not _is_small(model):
         return False
     found: list[Any] = []
@@ -276,18 +285,13 @@ def onnx_run(data: bytes, _: Path) -> bool:
 def onnx_node(data: bytes, _: Path) -> bool:
     """A node with its attributes, on inputs whose types and lengths stand on a line before it."""
     import onnx
-    from google.protobuf.message import DecodeError
 
     from miopyx.tools.onnx import Backend
 
-    head, _newline, body = data.partition(b"\n")
-    inputs = _inputs(head.decode("ascii", "replace"))
-    if inputs is None:
+    given = _behind_inputs(data, onnx.NodeProto)
+    if given is None:
         return False
-    try:
-        node = onnx.NodeProto.FromString(body)
-    except DecodeError:
-        return False
+    inputs, node = given
     if node.op_type not in _ours() or node.domain not in ("", "ai.onnx") or len(node.input) != len(inputs):
         return False
     for attribute in node.attribute:

@@ -378,18 +378,9 @@ cdef bint has_wgmma(Device dev):
     return dev.info.isa[2:] == "90"
 
 
-cdef bint _early = True
-
-
-def let_begin_early(bint allowed=True):
-    """Whether launches may begin before the launch in front of them ends; for tests and benches."""
-    global _early
-    _early = allowed
-
-
 cdef dict may_begin_early(Device dev):
     """For a kernel that has MX_WAIT_FOR_LAST; it begins early behind one with MX_LET_NEXT_BEGIN, else as groups end."""
-    return {"DEPENDENT": 1} if _early and dev.info.cuda >= 0 and has_wgmma(dev) else {}
+    return {"DEPENDENT": 1} if dev.info.cuda >= 0 and has_wgmma(dev) else {}
 
 
 cdef str refuse_sizes(const mx_conv_problem* p, int64_t copied, bint volumes=False, bint long_rows=False):

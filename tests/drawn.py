@@ -109,14 +109,17 @@ def flat(values):
 
 
 def is_short(given, changed):
-    """Return whether memory behind a descriptor is shorter than that says in `changed`, not so in `given`."""
+    """Return whether memory behind a descriptor is shorter than that says in `changed`, not so in `given`.
+
+    Only at places that held whole memory: some calls look at no memory at a place (y of a pooling's backward pass).
+    """
     def pairs(values):
         values = list(flat(values))
-        return [(desc, memory) for desc, memory in itertools.pairwise(values)
+        return [(at, desc, memory) for at, (desc, memory) in enumerate(itertools.pairwise(values))
                 if isinstance(desc, TensorDescriptor) and isinstance(memory, np.ndarray)]
 
-    whole = {id(desc) for desc, memory in pairs(given) if memory.nbytes == desc.nbytes}
-    return any(id(desc) in whole and memory.nbytes < desc.nbytes for desc, memory in pairs(changed))
+    whole = {(at, id(desc)) for at, desc, memory in pairs(given) if memory.nbytes == desc.nbytes}
+    return any((at, id(desc)) in whole and memory.nbytes < desc.nbytes for at, desc, memory in pairs(changed))
 
 
 def another(value, given, rng):

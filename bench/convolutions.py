@@ -11,8 +11,9 @@ For each layer and direction (F forward, B backward data, W backward weights), t
 - `hybrid`: what DYNAMIC_HYBRID takes, on a handle of its own;
 - `alone`: every solver that Find took for at most three times its winner's time.
 
-Of float8, which PyTorch's convolutions do not take, the peer is our own float16 on the same numbers, as Find takes it;
-errors then hold the rounding of each side's results, at random in float8 as descriptors begin.
+With --beside TYPE the peer, called PyTorch in the columns, is our own convolution in that type on the same numbers, as
+Find takes it: float32 for 16 bits, say.  So it is, in float16, for float8, which PyTorch's convolutions do not take.
+Errors then hold the rounding of each side's results, at random in float8 as descriptors begin.
 
 PyTorch allocates its results (its variants with `out` compute elsewhere and copy); versus.py's settings see to it that
 the memory is not fresh.  On CUDA it may choose among all of cuDNN's algorithms, without TF32.

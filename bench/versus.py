@@ -692,6 +692,8 @@ def main() -> None:
                         "volumes, signals, sd-unet, unet3d or all")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--dtype", default="float32", choices=(*DTYPES, *BYTES))
+    parser.add_argument("--beside", choices=DTYPES, help="of conv: our own in this type instead of PyTorch (8 bits: "
+                        "float16)")
     parser.add_argument("--layout", default="nchw", choices=["nchw", "nhwc"])
     parser.add_argument("--device", help="as `miopyx doctor` names it (default: the best one)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of PyTorch")
@@ -709,8 +711,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.db and not options.plain:
         parser.error("--db needs --plain: DYNAMIC_HYBRID would be answered by NORMAL's records")
-    if options.dtype in BYTES and options.op != "conv":
-        parser.error("8 bits are for conv")
+    if options.dtype in BYTES:
+        options.beside = options.beside or "float16"
+    if options.beside and options.op != "conv":
+        parser.error("8 bits and --beside are for conv")
     if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **ENVIRONMENT})
     try:
@@ -778,10 +782,11 @@ def run_convolutions(parser: argparse.ArgumentParser, options: argparse.Namespac
         exact = miopyx.Handle("host")
     hybrid = None if options.plain else hybrid
     peer = f"PyTorch {torch.__version__} on {where}"
-    if options.dtype in BYTES:
-        handle, peer = miopyx.Handle(options.device) if options.device else miopyx.Handle(), "our own float16"
-        theirs = (OursOfTensors(handle, "float16", options.layout, torch, where) if where == "cuda"
-                  else Ours(handle, "float16", options.layout))
+    if options.beside:
+        handle = miopyx.Handle(options.device) if options.device else miopyx.Handle()
+        peer = f"our own {options.beside}"
+        theirs = (OursOfTensors(handle, options.beside, options.layout, torch, where) if where == "cuda"
+                  else Ours(handle, options.beside, options.layout))
     else:
         theirs = Theirs(torch, where, options.dtype, options.layout)
     print(f"{device.name} beside {peer}, batch {options.batch}, {options.dtype}, "

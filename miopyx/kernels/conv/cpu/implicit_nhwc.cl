@@ -1,7 +1,8 @@
 /* Convolutions with channels last for CPU devices, forward and backward data: an implicit matrix product,
  * out[pixel][channel] = alpha * sum over (tap, input) of in[pixel at tap][input] * w[tap, input][channel] + beta * out.
  *
- * Shape: any (mx_nhwc).  `in` is ACC, packed; the filters are as pack_filters leaves them, behind zeros.
+ * Shape: any (mx_nhwc).  `in` is packed; the filters are as pack_filters leaves them, behind zeros.  `in` is ACC, or, for filters
+ * of one tap, of any type: then each work-item converts its pixels once (COPIED).
  * Grid: local (1, 1, 1), global (phases * tiles or fewer, chunks of pixels, groups), chunks for the largest phase.
  *
  *     channels ->  N_VECTORS * VEC     A work-item: up to CHUNK pixels x some tiles of channels.  Registers: ROWS
@@ -12,7 +13,7 @@
  *
  * Sums run over all taps and channels in one fixed order, so that results do not depend on the number of cores.
  * Products are ACC, float for int8 too.
- * Memory: no local memory; sums, totals and the pixels' addresses are private.
+ * Memory: no local memory; sums, totals, the pixels' addresses and their copies are private.
  * Tuning: K_BLOCK changes the last bits of sums of more than BLOCK_TERMS terms, no definition a bit of shorter ones.
  * Taps in the padding read zeros, so an infinite filter makes NaN there, as it does for the GEMM solvers.
  * Bound by: multiply-adds; broadcasts where N_VECTORS is 2; storing where sums are short.
@@ -38,7 +39,12 @@
 #ifndef BACKWARD /* 1: backward data */
 #define BACKWARD 0
 #endif
+#ifndef COPIED /* channels of a pixel, or some more, that a work-item converts; 0: `in` is ACC */
+#define COPIED 0
+#endif
+#ifndef IN_TYPE /* storage type */
 #define IN_TYPE ACC
+#endif
 #include "include/common.h"
 #include "include/epilogue.h"
 #include "conv/cpu/implicit_nhwc.h"
@@ -96,8 +102,15 @@ static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, EPILOGUE_PARA
 }
 #endif
 
-/* Sums leave the registers for memory where nothing is converted: that code for each of them would be long. */
-#define DIRECT (WHOLE && MX_TYPE(OUT_TYPE) == MX_TYPE(ACC))
+/* Sums leave the registers for memory: where nothing is converted, and those of 16 bits where nothing is added or
+ * scaled.  All that for each of them would be long code. */
+#define SAME_TYPE (MX_TYPE(OUT_TYPE) == MX_TYPE(ACC))
+#ifdef EPILOGUE
+#define DIRECT (WHOLE && SAME_TYPE)
+#else
+#define DIRECT (WHOLE && (SAME_TYPE || ((MX_TYPE(OUT_TYPE) == MX_TYPE_half || MX_TYPE(OUT_TYPE) == MX_TYPE_bfloat16) \
+                                        && alpha == 1 && beta == 0)))
+#endif
 
 /* Lines that will be written come into the cache while the sums are made: a fifth of the time where these are short. */
 #define PREFETCH(p) MX_PREFETCH(p, 1)
@@ -110,14 +123,25 @@ static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, EPILOGUE_PARA
         _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                          \
             store_vec(out + to[i] + j * VEC, s[i][j], EPILOGUE_ARGS);                             \
     }
+#elif WHOLE && !SAME_TYPE
+#define STORE_TILE(ROWS, V) FOR_TILE(ROWS, V, VSTORE(OUT_TYPE)(out + to[i] + j * VEC, 0, s[i][j]);)
 #else
 #define STORE_TILE(ROWS, V) FOR_TILE(ROWS, V, store_vec(out + to[i] + j * VEC, s[i][j], alpha, beta);)
+#endif
+
+/* Where pixels are read. */
+#if COPIED
+#define PIXELS
+#define IS_ZERO(p) false
+#else
+#define PIXELS __global
+#define IS_ZERO(p) ((p) == zero)
 #endif
 
 /* sums[ROWS][V] = or += sum over the segments' taps and `depth` channels; rows[segment * ALL + i] are pixels and
  * panels[segment] filters, the first of them `filter`.  With `out` the sums go there at once, `to[]` are offsets. */
 #define DEFINE_MULTIPLY(V, ROWS)                                                                  \
-    NOINLINE void multiply_##V(bool add, sum_vec *restrict sums, __global const ACC *const *rows, \
+    NOINLINE void multiply_##V(bool add, sum_vec *restrict sums, PIXELS const ACC *const *rows,   \
                                __global const ACC *const *panels, int segments, int depth,        \
                                __global STORAGE(OUT_TYPE) *restrict out, const long *to,          \
                                long filter, EPILOGUE_PARAMS)                                      \
@@ -127,7 +151,7 @@ static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, EPILOGUE_PARA
         if (DIRECT && out)                                                                        \
             FOR_TILE(ROWS, V, PREFETCH(out + to[i] + j * VEC);)                                   \
         for (int segment = 0; segment < segments; segment++) {                                    \
-            __global const ACC *a[ROWS];                                                          \
+            PIXELS const ACC *a[ROWS];                                                            \
             _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                      \
                 a[i] = rows[segment * ALL + i];                                                   \
             __global const ACC *panel = panels[segment];                                          \
@@ -161,9 +185,21 @@ DEFINE_MULTIPLY(3, ROWS_3)
 DEFINE_MULTIPLY(4, ROWS_4)
 #endif
 
+#if COPIED
+#define PITCH (COPIED + 16) /* so that rows of a tile do not want the same lines of the cache */
+static inline void copy_pixel(ACC *restrict to, __global const STORAGE(IN_TYPE) *restrict in, int inputs)
+{
+    int c = 0;
+    for (; c + VEC <= inputs; c += VEC)
+        STORE_VEC(MX_JOIN(MX_JOIN(convert_, ACC), VEC)(VLOAD(IN_TYPE)(in, c)), to + c);
+    for (; c < inputs; c++)
+        to[c] = (ACC)LOAD(IN_TYPE)(in, c);
+}
+#endif
+
 /* What a work-item computes: a chunk of the pixels of a phase and some tiles of channels; phases times shares of the
  * tiles are numbered by `item`, below `items`. */
-NOINLINE void conv_share(__global const ACC *restrict in, __global const ACC *restrict packed,
+NOINLINE void conv_share(__global const STORAGE(IN_TYPE) *restrict in, __global const ACC *restrict packed,
                          __global STORAGE(OUT_TYPE) *restrict out, const mx_nhwc *geometry, long zeros,
                          EPILOGUE_PARAMS, int item, int items, long chunk, long chunks, int group)
 {
@@ -244,8 +280,18 @@ NOINLINE void conv_share(__global const ACC *restrict in, __global const ACC *re
         return;
     }
 
+#if COPIED
+    ACC copy[ALL * PITCH];
+    for (int i = 0; i < count; i++)
+        if ((uint)at_d[i] < (uint)g.in_len[0] && (uint)at_h[i] < (uint)g.in_len[1] && (uint)at_w[i] < (uint)g.in_len[2])
+            copy_pixel(copy + i * PITCH, in + from[i], g.inputs);
+        else
+            for (int c = 0; c < g.inputs; c++)
+                copy[i * PITCH + c] = 0;
+#endif
     sum_vec sums[ALL * N_VECTORS], totals[ALL * N_VECTORS * 3];
-    __global const ACC *pixel[SEGMENTS * ALL], *panel[SEGMENTS];
+    PIXELS const ACC *pixel[SEGMENTS * ALL];
+    __global const ACC *panel[SEGMENTS];
     const int pieces = (g.inputs + K_BLOCK - 1) / K_BLOCK;
     const int together = pieces > 1 ? 1 : min(SEGMENTS, K_BLOCK / g.inputs);
     for (int tile = first_tile; tile < last_tile; tile++) {
@@ -264,11 +310,15 @@ NOINLINE void conv_share(__global const ACC *restrict in, __global const ACC *re
                 const long move = (((long)move_d * g.in_len[1] + move_h) * g.in_len[2] + move_w) * g.in_pixel;
                 panel[segment] = filters + (((long)(d.tap_first + jd * d.tap_every) * g.taps[1] + h.tap_first
                     + jh * h.tap_every) * g.taps[2] + w.tap_first + jw * w.tap_every) * g.inputs * used * VEC;
-                __global const ACC **there = pixel + segment * ALL;
+                PIXELS const ACC **there = pixel + segment * ALL;
                 for (int i = 0; i < count; i++) {
+#if COPIED
+                    there[i] = copy + i * PITCH;
+#else
                     const bool inside = (uint)(at_d[i] + move_d) < (uint)g.in_len[0]
                         && (uint)(at_h[i] + move_h) < (uint)g.in_len[1] && (uint)(at_w[i] + move_w) < (uint)g.in_len[2];
                     there[i] = inside ? in + (from[i] + move) : zero;
+#endif
                 }
                 for (int i = count; i < padded; i++)
                     there[i] = there[count - 1];
@@ -304,7 +354,7 @@ NOINLINE void conv_share(__global const ACC *restrict in, __global const ACC *re
                 if (piece + 1 < pieces) {
                     panel[0] += (long)depth * used * VEC;
                     for (int i = 0; i < padded; i++)
-                        pixel[i] = pixel[i] == zero ? zero : pixel[i] + depth;
+                        pixel[i] = IS_ZERO(pixel[i]) ? pixel[i] : pixel[i] + depth;
                 }
             }
         }
@@ -331,7 +381,7 @@ NOINLINE void conv_share(__global const ACC *restrict in, __global const ACC *re
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_nhwc(
-    __global const ACC *restrict in, long in_offset, __global const ACC *restrict packed, long packed_offset,
+    __global const STORAGE(IN_TYPE) *restrict in, long in_offset, __global const ACC *restrict packed, long packed_offset,
     __global STORAGE(OUT_TYPE) *restrict out, long out_offset, const mx_nhwc g, long zeros, EPILOGUE_KERNEL_PARAMS)
 {
     EPILOGUE_BEGIN(out, out_offset);

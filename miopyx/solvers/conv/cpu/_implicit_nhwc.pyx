@@ -1,7 +1,8 @@
 """Implicit GEMM for CPU devices, channels last: x and y (n d h w c), filters (k z r s c), all packed.
 
 Vectors hold output channels, the rows of a register tile are pixels.  Forward and backward data are one kernel: the
-channels of an input pixel are broadcast from memory, the filters are packed first.  Backward data takes
+channels of an input pixel are broadcast from memory, the filters are packed first.  An input of another type than the
+sums' is converted by a step before, or, where the filter is one tap, by the work-items that read it.  Backward data takes
 the outputs by phases of the stride, so that no product with a zero between gradients is made.  Backward weights
 gathers the columns of x a block at a time; where dw has few tiles, its sums are split over the pixels (split-K).
 
@@ -36,7 +37,9 @@ cdef enum:
     CORE_CACHE = 1 << 20     # bytes of filters that a core keeps near
     MOST_VECTORS = 16        # of columns of a work-item of backward weights, whose sums stay in a core's cache
     ITEMS_A_CORE = 4         # that backward weights should leave
-    LARGEST_CHUNK = 192      # filters of a work-item of backward weights
+    LARGEST_CHUNK = 192      # filters of a work-item of backward weights; pixels of one forward
+    REPEATED = 16            # pixels that fill the last tile, and elements that keep rows of a copy apart, as in the kernel
+    LARGEST_COPY = 576 << 10 # bytes of converted pixels of a work-item, which a core's second cache should hold
 
 cdef tuple DATA = (("CHUNK", (48, 96, 192), 48), ("K_BLOCK", (128, 256, 512), 256))
 cdef tuple WEIGHTS = (("K_CHUNK", (48, 96, LARGEST_CHUNK), LARGEST_CHUNK), ("P_BLOCK", (32, 64, 128), 128))
@@ -121,9 +124,19 @@ cdef int64_t _packed_bytes(const shape_t* s, int64_t size) noexcept:
     return up(capped_product(elements, size), CACHE_LINE)
 
 
-cdef int64_t _input_elements(const shape_t* s) noexcept:
+cdef int64_t _copied(const shape_t* s, int64_t chunk) noexcept:
+    """Channels that work-items have room to convert, a power of two: fewer programs; 0 where a step before does."""
+    cdef int64_t channels = 64
+    if not s.converted or s.left + s.right > 0 or s.taps[0] * s.taps[1] * s.taps[2] != 1:
+        return 0
+    while channels < s.inputs:
+        channels *= 2
+    return channels if (chunk + REPEATED) * (channels + REPEATED) * 4 <= LARGEST_COPY else 0
+
+
+cdef int64_t _input_elements(const shape_t* s, int64_t chunk) noexcept:
     """Of the input in the workspace."""
-    if not s.converted:
+    if not s.converted or _copied(s, chunk) > 0:
         return 0
     return capped_product(s.images * s.in_pixel, s.into[0] * s.into[1] * s.into[2])
 
@@ -195,7 +208,8 @@ cdef class _NhwcData(_Nhwc):
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef shape_t s = _shape(dev, p)
         cdef int64_t size = acc_size(p)
-        return capped_sum(_packed_bytes(&s, size), capped_product(_input_elements(&s), size))
+        # Room for any configuration.
+        return capped_sum(_packed_bytes(&s, size), capped_product(_input_elements(&s, LARGEST_CHUNK), size))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef shape_t s = _shape(dev, p)
@@ -206,7 +220,9 @@ cdef class _NhwcData(_Nhwc):
         cdef const mx_tensor* x = &p.y if backward else &p.x
         cdef const mx_tensor* y = &p.x if backward else &p.y
         cdef int i
-        tuned = _tuned(DATA, config)
+        cdef dict tuned = _tuned(DATA, config)
+        cdef int64_t copied = _copied(&s, tuned["CHUNK"])
+        cdef Arg source = Arg.slot_of(in_slot, type_size(<int> x.type))
         accumulator = real_token(p.w.type == MX_DOUBLE)
         both = {"ACC": accumulator, "VEC": s.vec, "N_VECTORS": s.n_vectors, "BACKWARD": int(backward)}
 
@@ -219,17 +235,17 @@ cdef class _NhwcData(_Nhwc):
         steps = [Step(
             KernelSpec("conv/cpu/implicit_nhwc_pack.cl", "pack_filters", IN_TYPE=type_token(p.w.type), **both),
             packing, (s.vectors, items, s.groups), (1, 1, 1))]
-        if s.converted:
+        if s.converted and copied == 0:
             lines, length = s.images * s.into[0] * s.into[1], (s.into[2] - s.left - s.right) * s.in_pixel
             if s.left + s.right == 0:
                 lines, length = 1, lines * length
             items = max(1, min(64, lines * length >> 14))
             steps.append(Step(
                 KernelSpec("conv/cpu/implicit_nhwc_pack.cl", "convert", IN_TYPE=type_token(x.type), **both),
-                (Arg.slot_of(in_slot, type_size(<int> x.type)), Arg.slot_of(SLOT_WORKSPACE, size, start),
-                 Arg.int64(lines), Arg.int64(length), Arg.int64(s.left * s.in_pixel),
-                 Arg.int64(s.right * s.in_pixel)),
+                (source, Arg.slot_of(SLOT_WORKSPACE, size, start), Arg.int64(lines), Arg.int64(length),
+                 Arg.int64(s.left * s.in_pixel), Arg.int64(s.right * s.in_pixel)),
                 (items,), (1,)))
+            source = Arg.slot_of(SLOT_WORKSPACE, size, start)
 
         pixels = s.images
         for i in range(3):
@@ -242,10 +258,11 @@ cdef class _NhwcData(_Nhwc):
                    **tuned, **both}
         if p.w.type == MX_INT8:
             defines["SUM"] = "int"
+        if copied > 0:
+            defines.update(COPIED=copied, IN_TYPE=type_token(x.type))
         steps.append(Step(
             KernelSpec("conv/cpu/implicit_nhwc.cl", "conv_nhwc", **defines),
-            (Arg.slot_of(SLOT_WORKSPACE, size, start) if s.converted else Arg.slot_of(in_slot, size),
-             Arg.slot_of(SLOT_WORKSPACE, size), Arg.slot_of(out_slot, type_size(<int> y.type)),
+            (source, Arg.slot_of(SLOT_WORKSPACE, size), Arg.slot_of(out_slot, type_size(<int> y.type)),
              _nhwc(&s), Arg.int64(zeros), Arg.alpha(wide), Arg.beta(wide)),
             (phases * max(1, min(s.tiles, ENOUGH_ITEMS // (chunks * s.groups * phases))), chunks, s.groups), (1, 1, 1)))
         return Solution(steps, self.workspace_bytes(dev, p), constant=1)

@@ -134,9 +134,10 @@ typedef struct {
     int left[UNITS], right[UNITS], shift_d[UNITS], shift_h[UNITS], shift_w[UNITS];
 } tile_t;
 
+/* Taps of a unit: channels that fill a tile alone are copied faster tap by tap. */
 static inline int together_of(const mx_nhwc g)
 {
-    return g.dilation[2] == 1 && g.groups == 1 ? g.taps[2] : 1;
+    return g.dilation[2] == 1 && g.groups == 1 && g.inputs < UNITS ? g.taps[2] : 1;
 }
 
 NOINLINE void find_units(tile_t *t, const mx_nhwc *geometry, long tile, long tiles)
@@ -239,6 +240,41 @@ NOINLINE void gather(ACC *restrict panel, __global const STORAGE(IN_TYPE) *restr
     }
 }
 
+/* Brings in what a tile of whole vectors will be gathered from, of `depth` pixels from p on: one line of the cache in each
+ * pixel, which no processor sees coming. */
+NOINLINE void prefetch_columns(__global const STORAGE(IN_TYPE) *restrict x, const tile_t *t, const mx_nhwc *geometry,
+                       long first, long p, int depth)
+{
+    const mx_nhwc g = *geometry;
+    int w = (int)(p % g.out_len[2]), h = (int)(p / g.out_len[2] % g.out_len[1]);
+    int d = (int)(p / g.out_len[2] / g.out_len[1] % g.out_len[0]);
+    long n = p / g.out_len[2] / g.out_len[1] / g.out_len[0];
+    for (int i = 0; i < depth;) {
+        const int run = min(g.out_len[2] - w, depth - i);
+        const int xd = d * g.step[0] + t->shift_d[0], xh = h * g.step[1] + t->shift_h[0];
+        if ((uint)xd < (uint)g.in_len[0] && (uint)xh < (uint)g.in_len[1]) {
+            const long line = ((n * g.in_len[0] + xd) * g.in_len[1] + xh) * g.in_len[2];
+            for (int r = 0; r < run; r++)
+                MX_PREFETCH(x + (line + (w + r) * g.step[2] + t->shift_w[0]) * g.in_pixel + first + t->left[0], 0);
+        }
+        i += run;
+        w = 0;
+        if (++h == g.out_len[1]) {
+            h = 0;
+            if (++d == g.out_len[0]) {
+                d = 0;
+                n++;
+            }
+        }
+    }
+}
+
+static inline void prefetch_gradients(__global const STORAGE(IN_TYPE) *restrict dy, int filters)
+{
+    for (int k = 0; k < filters; k += 64 / (int)sizeof(*dy))
+        MX_PREFETCH(dy + k, 0);
+}
+
 /* Some tiles of columns of a chunk of filters, over the pixels of one split of a group. */
 NOINLINE void sum_tiles(__global const STORAGE(IN_TYPE) *restrict x, __global const STORAGE(IN_TYPE) *restrict dy,
                         __global ACC *restrict partial, __global STORAGE(IN_TYPE) *restrict dw,
@@ -278,10 +314,19 @@ NOINLINE void sum_tiles(__global const STORAGE(IN_TYPE) *restrict x, __global co
             const long at = (p + i) * g.out_pixel + (long)group * g.outputs + k0;
             copy(gradients + i * K_CHUNK, dy + at, filters, pixels * g.out_pixel - at);
         }
+        const long next = p + P_BLOCK;
+        const int ahead = (int)clamp(end - next, 0L, (long)P_BLOCK);
         for (int i = 0; i < mine; i++) {
             const int used = units[i].used, rows = ROWS_OF(used);
             gather(panel, x, units + i, geometry, (long)group * g.inputs, p, depth);
             for (int k = 0; k < filters; k += rows) {
+                /* A share of the next block, so that it is there when its turn comes. */
+                const int share = ahead * min(k + rows, filters) / filters;
+                const int from = ahead * k / filters;
+                if (from < share && units[i].plain)
+                    prefetch_columns(x, units + i, geometry, (long)group * g.inputs, next + from, share - from);
+                for (int row = (i * ahead + from) / mine; row < (i * ahead + share) / mine; row++)
+                    prefetch_gradients(dy + (next + row) * g.out_pixel + (long)group * g.outputs + k0, filters);
                 vec *s = sums + i * SUMS + k * used;
                 if (used == 1)
                     multiply_1(add, s, gradients + k, panel, depth);

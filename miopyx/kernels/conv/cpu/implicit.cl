@@ -461,6 +461,44 @@ NOINLINE void pack_panel(vec *restrict panel, const mx_tile *restrict t, const m
     }
 }
 
+#define MOST_LINES 64
+#define HIDING 4                                            /* tiles of rows that fetching takes no time beside */
+#define FAR_APART (2048 / (int)sizeof(STORAGE(IN_TYPE)))    /* elements of a channel: of fewer, the processor sees the next one */
+
+/* The lines of the cache that a channel of a tile is packed from, as offsets in the channel; returns how many there
+ * are, of the first ones. */
+NOINLINE int find_lines(int *restrict lines, const mx_tile *restrict t, const mx_tap_block *restrict s, int used,
+                        long step)
+{
+    const int line = 64 / (int)sizeof(STORAGE(IN_TYPE));
+    int count = 0;
+    for (int k = 0; k < s->count; k++) {
+        if (k > 0 && abs((int)(s->moved[k] - s->moved[k - 1])) < line)
+            continue; /* a neighbour in the row */
+        long last = LONG_MIN / 2;
+        for (int i = 0; i < t->pieces[used]; i++)
+            for (int l = 0; l < VEC * (int)step; l += line) {
+                const long at = t->at[i] + l;
+                if (at - last < line && at >= last)
+                    continue;
+                if (count == MOST_LINES)
+                    return count;
+                lines[count++] = (int)(at + s->moved[k] - t->at[0]);
+                last = at;
+            }
+    }
+    return count;
+}
+
+/* Brings in what `count` channels will be packed from: each is a place of its own, which no processor foresees. */
+static inline void fetch_channels(__global const STORAGE(IN_TYPE) *in, long plane, long count,
+                                  const int *restrict lines, int line_count)
+{
+    for (long c = 0; c < count; c++, in += plane)
+        for (int i = 0; i < line_count; i++)
+            MX_PREFETCH(in + lines[i], 0);
+}
+
 /* n contiguous elements of the output. */
 static inline void store_run(__global STORAGE(OUT_TYPE) *restrict out, const ACC *restrict sums, int n,
                              EPILOGUE_PARAMS, bool stream)
@@ -648,6 +686,7 @@ NOINLINE void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __glob
         const long c_block = t_blocks > 1 ? 1 : K_BLOCK / max(taps, 1L), c_blocks = (channels + c_block - 1) / c_block;
         const long blocks = taps == 0 ? 1 : c_blocks * t_blocks;
         mx_tap_block tap_block;
+        int lines[MOST_LINES], line_count = 0;
         long c0 = 0, t0 = 0, k0 = 0, terms = 0;
         int settled = 0;
         for (long block = 0; block < blocks; block++) {
@@ -656,12 +695,21 @@ NOINLINE void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __glob
             if (taps > 0) {
                 if (block == 0 || t_blocks > 1)
                     set_tap_block(&tap_block, &t, used, x, t0, (int)(t1 - t0), d, h, w);
+                if (block == 0 && t_blocks == 1 && block1 - block0 >= HIDING && x_plane >= FAR_APART)
+                    line_count = find_lines(lines, &t, &tap_block, used, in_step[2]);
                 pack_panel(panel, &t, &tap_block, used, in, c0 * x_plane, x_plane, c1 - c0, size, in_step[2]);
             }
             const bool last = block + 1 == blocks && pair + 1 == phases_together;
             const bool settles = terms > 0 && terms + k1 - k0 > BLOCK_TERMS;
             terms = settles ? k1 - k0 : terms + k1 - k0;
+            /* The next block's channels, or those of the tile beside, which whoever has this one mostly takes next. */
+            const bool beside = block + 1 == blocks;
+            const long fetched = beside ? c_block : (block + 2) * channels / c_blocks - c1;
+            __global const STORAGE(IN_TYPE) *next = in + t.at[0] + (beside ? (long)used * VEC * in_step[2] : c1 * x_plane);
             for (long i = block0; i < block1; i++) {
+                const long f0 = (i - block0) * fetched / (block1 - block0);
+                const long f1 = (i + 1 - block0) * fetched / (block1 - block0);
+                fetch_channels(next + f0 * x_plane, x_plane, f1 - f0, lines, line_count);
                 vec *s = sums + (i - block0) * ROWS * phases_together * ALL_VECTORS;
                 const long at = ((i - block0) * phases_together + pair) * ROWS * ALL_VECTORS;
                 if (settles)

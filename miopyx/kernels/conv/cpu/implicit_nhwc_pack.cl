@@ -1,9 +1,9 @@
 /* Operands of convolutions with channels last for CPU devices, as conv/cpu/implicit_nhwc.cl reads them.
  *
  *     pack_filters: w (k, taps, c) -> `zeros` elements of 0, then [group][tile][depth][lanes]
- *       lanes: filters forward, channels backward, in tiles of up to N_VECTORS vectors, zeros beyond the last
+ *       lanes: filters forward, channels backward, in equal tiles of vectors, zeros beyond the last
  *       depth: tap and channel forward, tap and filter backward
- *       Grid: local (1, 1, 1), global (vectors of lanes, shares of the depth, groups)
+ *       Grid: local (1, 1, 1), global (tiles of lanes, or 1 for backward data, shares of the depth, groups)
  *     convert: lines of `in` as ACC, with `left` and `right` zeros about them
  *       Grid: local (1), global (shares of the lines)
  *
@@ -15,9 +15,6 @@
 #endif
 #ifndef VEC /* 2, 4, 8 or 16 */
 #define VEC 16
-#endif
-#ifndef N_VECTORS /* vectors of a tile, as in conv/cpu/implicit_nhwc.cl */
-#define N_VECTORS 4
 #endif
 #ifndef BACKWARD /* 1: for backward data */
 #define BACKWARD 0
@@ -60,70 +57,102 @@ static inline void transpose(vec *a)
     }
 }
 
-/* Vector v of a group's lanes, one share of their depth. */
-NOINLINE void pack_vector(__global const STORAGE(IN_TYPE) *restrict w, __global ACC *restrict out, int filters,
-                          int taps, int channels, long zeros, int v, long share, long shares, long group)
+/* A tile of lanes: its first vector, how many it has, and how many of them are whole. */
+typedef struct {
+    int first, used, whole;
+} pack_t;
+
+static inline pack_t tile_of(int lanes, int tile, int tiles)
 {
-    const int lanes = BACKWARD ? channels : filters;
-    const long depth = (long)taps * (BACKWARD ? filters : channels);
-    const int vectors = (lanes + VEC - 1) / VEC, tiles = (vectors + N_VECTORS - 1) / N_VECTORS;
-    /* The tile of the vector: tile t begins with vector t * vectors / tiles. */
-    const int tile = (int)(((long)(v + 1) * tiles - 1) / vectors);
-    const int first = (int)((long)tile * vectors / tiles);
-    const int width = ((int)((long)(tile + 1) * vectors / tiles) - first) * VEC;
-    const int count = min(lanes - v * VEC, VEC);
-    w += group * filters * taps * channels;
-    if (v == 0 && group == 0)
-        for (long i = share; i < zeros; i += shares)
-            out[i] = 0;
-    out += zeros + (group * vectors + first) * VEC * depth + (v - first) * VEC;
+    const int vectors = (lanes + VEC - 1) / VEC;
+    pack_t t;
+    t.first = (int)((long)tile * vectors / tiles);
+    t.used = (int)((long)(tile + 1) * vectors / tiles) - t.first;
+    t.whole = min(lanes / VEC - t.first, t.used);
+    return t;
+}
+
 #if BACKWARD
-    const long from = depth * share / shares, to = depth * (share + 1) / shares;
-    int k = (int)(from % filters), tap = (int)(from / filters);
-    for (long i = from; i < to; i++) {
-        __global const STORAGE(IN_TYPE) *p = w + ((long)k * taps + tap) * channels + v * VEC;
-        vec values;
-        if (count == VEC)
-            values = MX_JOIN(MX_JOIN(convert_, ACC), VEC)(VLOAD(IN_TYPE)(p, 0));
-        else
-            values = load_first(p, count);
-        STORE_VEC(values, out + i * width);
-        if (++k == filters) {
-            k = 0;
-            tap++;
+#define FILTERS 8 /* of which lines of the cache are read side by side */
+
+/* A share of the filters and taps, all lanes; `out` is the group's. */
+NOINLINE void pack_lanes(__global const STORAGE(IN_TYPE) *restrict w, __global ACC *restrict out, int filters,
+                         int taps, int channels, int tiles, long share, long shares)
+{
+    const long depth = (long)taps * filters, blocks = (depth + FILTERS - 1) / FILTERS;
+    for (long block = blocks * share / shares; block < blocks * (share + 1) / shares; block++) {
+        const long from = block * FILTERS;
+        const int count = (int)min(depth - from, (long)FILTERS);
+        __global const STORAGE(IN_TYPE) *rows[FILTERS];
+        for (int i = 0; i < count; i++)
+            rows[i] = w + ((from + i) % filters * taps + (from + i) / filters) * channels;
+        for (int tile = 0; tile < tiles; tile++) {
+            const pack_t t = tile_of(channels, tile, tiles);
+            __global ACC *to = out + (t.first * depth + from * t.used) * VEC;
+            for (int i = 0; i < count; i++, to += t.used * VEC) {
+                __global const STORAGE(IN_TYPE) *p = rows[i] + t.first * VEC;
+                for (int v = 0; v < t.whole; v++)
+                    STORE_VEC(MX_JOIN(MX_JOIN(convert_, ACC), VEC)(VLOAD(IN_TYPE)(p, v * VEC)), to + v * VEC);
+                if (t.whole < t.used)
+                    STORE_VEC(load_first(p + t.whole * VEC, channels % VEC), to + t.whole * VEC);
+            }
         }
     }
+}
 #else
+/* A tile of filters, a share of their taps and channels; `out` is the group's. */
+NOINLINE void pack_tile(__global const STORAGE(IN_TYPE) *restrict w, __global ACC *restrict out, int filters,
+                        long depth, int tile, int tiles, long share, long shares)
+{
+    const pack_t t = tile_of(filters, tile, tiles);
+    const int width = t.used * VEC;
     const long blocks = (depth + VEC - 1) / VEC;
-    w += v * VEC * depth;
+    out += t.first * VEC * depth;
     for (long block = blocks * share / shares; block < blocks * (share + 1) / shares; block++) {
         const long i = block * VEC;
-        if (i + VEC <= depth) {
-            vec a[VEC];
+        for (int v = 0; v < t.used; v++) {
+            __global const STORAGE(IN_TYPE) *rows = w + (t.first + v) * VEC * depth;
+            __global ACC *to = out + i * width + v * VEC;
+            const int count = v < t.whole ? VEC : filters % VEC;
+            if (i + VEC <= depth) {
+                vec a[VEC];
 #pragma unroll
-            for (int j = 0; j < VEC; j++)
-                a[j] = MX_JOIN(MX_JOIN(convert_, ACC), VEC)(VLOAD(IN_TYPE)(w + min(j, count - 1) * depth + i, 0));
-            if (count < VEC)
-                for (int j = count; j < VEC; j++)
-                    a[j] = (vec)((ACC)0);
-            transpose(a);
+                for (int j = 0; j < VEC; j++)
+                    a[j] = MX_JOIN(MX_JOIN(convert_, ACC), VEC)(VLOAD(IN_TYPE)(rows + min(j, count - 1) * depth + i, 0));
+                if (count < VEC)
+                    for (int j = count; j < VEC; j++)
+                        a[j] = (vec)((ACC)0);
+                transpose(a);
 #pragma unroll
-            for (int j = 0; j < VEC; j++)
-                STORE_VEC(a[j], out + (i + j) * width);
-        } else
-            for (long j = i; j < depth; j++)
-                for (int lane = 0; lane < VEC; lane++)
-                    out[j * width + lane] = lane < count ? (ACC)LOAD(IN_TYPE)(w + lane * depth, j) : (ACC)0;
+                for (int j = 0; j < VEC; j++)
+                    STORE_VEC(a[j], to + j * width);
+            } else
+                for (long j = 0; j < depth - i; j++)
+                    for (int lane = 0; lane < VEC; lane++)
+                        to[j * width + lane] = lane < count ? (ACC)LOAD(IN_TYPE)(rows + lane * depth, i + j) : (ACC)0;
+        }
     }
-#endif
 }
+#endif
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
     __global const STORAGE(IN_TYPE) *restrict w, long w_offset, __global ACC *restrict out, long out_offset,
-    int filters, int taps, int channels, long zeros)
+    int filters, int taps, int channels, int tiles, long zeros)
 {
-    pack_vector(w + w_offset, out + out_offset, filters, taps, channels, zeros, get_group_id(0), get_group_id(1),
-                get_num_groups(1), get_group_id(2));
+    const long share = get_group_id(1), shares = get_num_groups(1), group = get_group_id(2);
+    const int lanes = BACKWARD ? channels : filters;
+    const long depth = (long)taps * (BACKWARD ? filters : channels);
+    w += w_offset + group * filters * taps * channels;
+    out += out_offset;
+    if (group == 0 && get_group_id(0) == 0)
+        for (long i = share; i < zeros; i += shares)
+            out[i] = 0;
+    out += zeros + group * ((lanes + VEC - 1) / VEC * VEC) * depth;
+#if BACKWARD
+    pack_lanes(w, out, filters, taps, channels, tiles, share, shares);
+#else
+    pack_tile(w, out, filters, depth, get_group_id(0), tiles, share, shares);
+#endif
 }
 
 /* One share of the lines. */

@@ -224,17 +224,17 @@ cdef class _NhwcData(_Nhwc):
         cdef int64_t copied = _copied(&s, tuned["CHUNK"])
         cdef Arg source = Arg.slot_of(in_slot, type_size(<int> x.type))
         accumulator = real_token(p.w.type == MX_DOUBLE)
-        both = {"ACC": accumulator, "VEC": s.vec, "N_VECTORS": s.n_vectors, "BACKWARD": int(backward)}
+        both = {"ACC": accumulator, "VEC": s.vec, "BACKWARD": int(backward)}
 
         # As many work-items as there is use for: about 64 KB each.
-        items = max(1, min(64, s.inputs * taps * s.vec * size >> 16))
+        items = max(1, min(64, s.inputs * taps * s.vec * size * (s.vectors if backward else s.n_vectors) >> 16))
         packing = (
             Arg.slot_of(SLOT_W, type_size(<int> p.w.type)), Arg.slot_of(SLOT_WORKSPACE, size),
             Arg.int32(s.inputs if backward else s.outputs), Arg.int32(taps),
-            Arg.int32(s.outputs if backward else s.inputs), Arg.int64(zeros))
+            Arg.int32(s.outputs if backward else s.inputs), Arg.int32(s.tiles), Arg.int64(zeros))
         steps = [Step(
             KernelSpec("conv/cpu/implicit_nhwc_pack.cl", "pack_filters", IN_TYPE=type_token(p.w.type), **both),
-            packing, (s.vectors, items, s.groups), (1, 1, 1))]
+            packing, (1 if backward else s.tiles, items, s.groups), (1, 1, 1))]
         if s.converted and copied == 0:
             lines, length = s.images * s.into[0] * s.into[1], (s.into[2] - s.left - s.right) * s.in_pixel
             if s.left + s.right == 0:
@@ -255,7 +255,7 @@ cdef class _NhwcData(_Nhwc):
                      min(ceil_div(pixels, 16), ITEMS // (s.tiles * s.groups * phases)))
         wide = wide_scalars(dev, y.type)
         defines = {"SCALAR": real_token(wide), "OUT_TYPE": type_token(y.type),
-                   **tuned, **both}
+                   "N_VECTORS": s.n_vectors, **tuned, **both}
         if p.w.type == MX_INT8:
             defines["SUM"] = "int"
         if copied > 0:

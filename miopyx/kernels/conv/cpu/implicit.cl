@@ -409,12 +409,15 @@ static inline void fill(vec *restrict panel, long row, __global const STORAGE(IN
 }
 
 /* A piece of a vector, all taps of a channel after the other; places that the lanes not kept see are in the tensor. */
-#define FILL_TAPS(STEP_LOAD, OTHER)                                          \
-    for (long c = 0; c < count; c++, at += plane)                            \
-        for (int k = 0; k < s->count; k++, panel += ALL_VECTORS) {           \
-            const lane_mask keep = (lanes & (LANE)inside[k * ALL_VECTORS]) != 0; \
-            *panel = keep ? STEP_LOAD(at + s->moved[k]) : OTHER;             \
-        }
+#define FILL_TAPS(STEP_LOAD, OTHER)                                              \
+    for (long c = 0; c < count; c++, at += plane)                                \
+        for (int k = 0; k < s->count; k++, panel += ALL_VECTORS)                 \
+            if ((piece & inside[k * ALL_VECTORS]) == ALL_LANES)                  \
+                *panel = STEP_LOAD(at + s->moved[k]);                            \
+            else {                                                               \
+                const lane_mask keep = (lanes & (LANE)inside[k * ALL_VECTORS]) != 0; \
+                *panel = keep ? STEP_LOAD(at + s->moved[k]) : OTHER;             \
+            }
 
 static inline void fill_taps(vec *restrict panel, const mx_tap_block *restrict s, const int *restrict inside, int piece,
                              __global const STORAGE(IN_TYPE) *restrict in, long at, long plane, long count, bool first,
@@ -695,7 +698,7 @@ NOINLINE void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __glob
             if (taps > 0) {
                 if (block == 0 || t_blocks > 1)
                     set_tap_block(&tap_block, &t, used, x, t0, (int)(t1 - t0), d, h, w);
-                if (block == 0 && t_blocks == 1 && block1 - block0 >= HIDING && x_plane >= FAR_APART)
+                if (block == 0 && t_blocks == 1 && channels >= FEW && block1 - block0 >= HIDING && x_plane >= FAR_APART)
                     line_count = find_lines(lines, &t, &tap_block, used, in_step[2]);
                 pack_panel(panel, &t, &tap_block, used, in, c0 * x_plane, x_plane, c1 - c0, size, in_step[2]);
             }
@@ -704,12 +707,15 @@ NOINLINE void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __glob
             terms = settles ? k1 - k0 : terms + k1 - k0;
             /* The next block's channels, or those of the tile beside, which whoever has this one mostly takes next. */
             const bool beside = block + 1 == blocks;
-            const long fetched = beside ? c_block : (block + 2) * channels / c_blocks - c1;
+            const long all = line_count == 0 ? 0 : beside ? c_block : (block + 2) * channels / c_blocks - c1;
+            const long share = (all + block1 - block0 - 1) / (block1 - block0);
             __global const STORAGE(IN_TYPE) *next = in + t.at[0] + (beside ? (long)used * VEC * in_step[2] : c1 * x_plane);
+            long fetched = 0;
             for (long i = block0; i < block1; i++) {
-                const long f0 = (i - block0) * fetched / (block1 - block0);
-                const long f1 = (i + 1 - block0) * fetched / (block1 - block0);
-                fetch_channels(next + f0 * x_plane, x_plane, f1 - f0, lines, line_count);
+                if (fetched < all) {
+                    fetch_channels(next + fetched * x_plane, x_plane, min(share, all - fetched), lines, line_count);
+                    fetched += share;
+                }
                 vec *s = sums + (i - block0) * ROWS * phases_together * ALL_VECTORS;
                 const long at = ((i - block0) * phases_together + pair) * ROWS * ALL_VECTORS;
                 if (settles)

@@ -465,8 +465,8 @@ NOINLINE void pack_panel(vec *restrict panel, const mx_tile *restrict t, const m
 }
 
 #define MOST_LINES 64
-#define HIDING 4                                            /* tiles of rows that fetching takes no time beside */
-#define FAR_APART (2048 / (int)sizeof(STORAGE(IN_TYPE)))    /* elements of a channel: of fewer, the processor sees the next one */
+#define HIDING 4 /* tiles of rows that fetching takes no time beside */
+#define FAR_APART (2048 / (int)sizeof(STORAGE(IN_TYPE))) /* elements of a channel; less is seen coming */
 
 /* The lines of the cache that a channel of a tile is packed from, as offsets in the channel; returns how many there
  * are, of the first ones. */
@@ -709,7 +709,8 @@ NOINLINE void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __glob
             const bool beside = block + 1 == blocks;
             const long all = line_count == 0 ? 0 : beside ? c_block : (block + 2) * channels / c_blocks - c1;
             const long share = (all + block1 - block0 - 1) / (block1 - block0);
-            __global const STORAGE(IN_TYPE) *next = in + t.at[0] + (beside ? (long)used * VEC * in_step[2] : c1 * x_plane);
+            __global const STORAGE(IN_TYPE) *next = in + t.at[0];
+            next += beside ? (long)used * VEC * in_step[2] : c1 * x_plane;
             long fetched = 0;
             for (long i = block0; i < block1; i++) {
                 if (fetched < all) {

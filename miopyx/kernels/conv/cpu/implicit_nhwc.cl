@@ -1,8 +1,8 @@
 /* Convolutions with channels last for CPU devices, forward and backward data: an implicit matrix product,
  * out[pixel][channel] = alpha * sum over (tap, input) of in[pixel at tap][input] * w[tap, input][channel] + beta * out.
  *
- * Shape: any (mx_nhwc).  `in` is packed; the filters are as pack_filters leaves them, behind zeros.  `in` is ACC, or, for filters
- * of one tap, of any type: then each work-item converts its pixels once (COPIED).
+ * Shape: any (mx_nhwc).  `in` is packed, and ACC, or, for filters of one tap, of any type: then each work-item converts
+ * its pixels once (COPIED).  The filters are as pack_filters leaves them, behind zeros.
  * Grid: local (1, 1, 1), global (phases * tiles or fewer, chunks of pixels, groups), chunks for the largest phase.
  *
  *     channels ->  N_VECTORS * VEC     A work-item: up to CHUNK pixels x some tiles of channels.  Registers: ROWS
@@ -381,8 +381,9 @@ NOINLINE void conv_share(__global const STORAGE(IN_TYPE) *restrict in, __global 
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void conv_nhwc(
-    __global const STORAGE(IN_TYPE) *restrict in, long in_offset, __global const ACC *restrict packed, long packed_offset,
-    __global STORAGE(OUT_TYPE) *restrict out, long out_offset, const mx_nhwc g, long zeros, EPILOGUE_KERNEL_PARAMS)
+    __global const STORAGE(IN_TYPE) *restrict in, long in_offset, __global const ACC *restrict packed,
+    long packed_offset, __global STORAGE(OUT_TYPE) *restrict out, long out_offset, const mx_nhwc g, long zeros,
+    EPILOGUE_KERNEL_PARAMS)
 {
     EPILOGUE_BEGIN(out, out_offset);
     conv_share(in + in_offset, packed + packed_offset, out + out_offset, &g, zeros, EPILOGUE_ARGS, get_group_id(0),

@@ -113,15 +113,14 @@ NOINLINE void pack_tile(__global const STORAGE(IN_TYPE) *restrict w, __global AC
         for (int v = 0; v < t.used; v++) {
             __global const STORAGE(IN_TYPE) *rows = w + (t.first + v) * VEC * depth;
             __global ACC *to = out + i * width + v * VEC;
-            const int count = v < t.whole ? VEC : filters % VEC;
+            const int last = v < t.whole ? VEC - 1 : filters % VEC - 1;
             if (i + VEC <= depth) {
                 vec a[VEC];
 #pragma unroll
                 for (int j = 0; j < VEC; j++)
-                    a[j] = MX_JOIN(MX_JOIN(convert_, ACC), VEC)(VLOAD(IN_TYPE)(rows + min(j, count - 1) * depth + i, 0));
-                if (count < VEC)
-                    for (int j = count; j < VEC; j++)
-                        a[j] = (vec)((ACC)0);
+                    a[j] = MX_JOIN(MX_JOIN(convert_, ACC), VEC)(VLOAD(IN_TYPE)(rows + min(j, last) * depth + i, 0));
+                for (int j = last + 1; j < VEC; j++)
+                    a[j] = (vec)((ACC)0);
                 transpose(a);
 #pragma unroll
                 for (int j = 0; j < VEC; j++)
@@ -129,7 +128,7 @@ NOINLINE void pack_tile(__global const STORAGE(IN_TYPE) *restrict w, __global AC
             } else
                 for (long j = 0; j < depth - i; j++)
                     for (int lane = 0; lane < VEC; lane++)
-                        to[j * width + lane] = lane < count ? (ACC)LOAD(IN_TYPE)(rows + lane * depth, i + j) : (ACC)0;
+                        to[j * width + lane] = lane <= last ? (ACC)LOAD(IN_TYPE)(rows + lane * depth, i + j) : (ACC)0;
         }
     }
 }

@@ -240,8 +240,8 @@ NOINLINE void gather(ACC *restrict panel, __global const STORAGE(IN_TYPE) *restr
     }
 }
 
-/* Brings in what a tile of whole vectors will be gathered from, of `depth` pixels from p on: one line of the cache in each
- * pixel, which no processor sees coming. */
+/* Brings in what a tile of whole vectors will be gathered from, of `depth` pixels from p on: in each pixel a line of
+ * the cache, which no processor sees coming. */
 NOINLINE void prefetch_columns(__global const STORAGE(IN_TYPE) *restrict x, const tile_t *t, const mx_nhwc *geometry,
                        long first, long p, int depth)
 {

@@ -1,10 +1,11 @@
 """Implicit GEMM for CPU devices, channels last: x and y (n d h w c), filters (k z r s c), all packed.
 
 Vectors hold output channels, the rows of a register tile are pixels.  Forward and backward data are one kernel: the
-channels of an input pixel are broadcast from memory, the filters are packed first.  An input of another type than the
-sums' is converted by a step before, or, where the filter is one tap, by the work-items that read it.  Backward data takes
-the outputs by phases of the stride, so that no product with a zero between gradients is made.  Backward weights
-gathers the columns of x a block at a time; where dw has few tiles, its sums are split over the pixels (split-K).
+channels of an input pixel are broadcast from memory, the filters are packed first.  An input of another type than
+that of the sums is converted by a step before, or, where the filter is one tap, by the work-items that read it.
+Backward data takes the outputs by phases of the stride, so that no product with a zero between gradients is made.
+Backward weights gathers the columns of x a block at a time; where dw has few tiles, its sums are split over the pixels
+(split-K).
 
 Forward with one group, few channels and no dilation, a row of the filter is one tap of all its channels; x gets its
 padding for that.
@@ -38,8 +39,8 @@ cdef enum:
     MOST_VECTORS = 16        # of columns of a work-item of backward weights, whose sums stay in a core's cache
     ITEMS_A_CORE = 4         # that backward weights should leave
     LARGEST_CHUNK = 192      # filters of a work-item of backward weights; pixels of one forward
-    REPEATED = 16            # pixels that fill the last tile, and elements that keep rows of a copy apart, as in the kernel
-    LARGEST_COPY = 576 << 10 # bytes of converted pixels of a work-item, which a core's second cache should hold
+    REPEATED = 16            # pixels that fill the last tile, and elements between rows of a copy, as in the kernel
+    LARGEST_COPY = 589824    # bytes of converted pixels of a work-item, which a core's second cache should hold
 
 cdef tuple DATA = (("CHUNK", (48, 96, 192), 48), ("K_BLOCK", (128, 256, 512), 256))
 cdef tuple WEIGHTS = (("K_CHUNK", (48, 96, LARGEST_CHUNK), LARGEST_CHUNK), ("P_BLOCK", (32, 64, 128), 128))

@@ -89,6 +89,39 @@ def test_configurations(cpu, host, rng, direction):
     verify(cpu, example, direction, example.run(cpu, direction, solver, config=config), solver)
 
 
+CONVERTED = {
+    "pieces of a sum": case_of(2, 300, 20, (7, 9), (1, 1)),
+    "padding": case_of(2, 70, 40, (9, 6), (1, 1), pad=(1, 2)),
+    "stride 2": case_of(3, 17, 90, (13, 12), (1, 1), stride=(2, 2)),
+    "groups": case_of(2, 19, 33, (5, 6), (1, 1), groups=3),
+    "many channels": case_of(1, 2100, 8, (3, 3), (1, 1)),  # a step before converts them
+    "channels that one CHUNK has room for": case_of(1, 1000, 16, (14, 15), (1, 1)),
+}
+
+
+@pytest.mark.parametrize("direction", range(2))
+@pytest.mark.parametrize("name", CONVERTED)
+def test_who_reads_pixels_converts_them(cpu, host, rng, name, direction):
+    """Filters of one tap, in every configuration and with any scale; its bits do not depend on CHUNK."""
+    example = Example(CONVERTED[name], ("float16", "bfloat16")[rng.integers(2)], "channels last", rng, host)
+    solver, found = registry.BY_NAME[NAMES[direction]], {}
+    for config in configurations_of(solver, cpu.device, example.problem(direction)):
+        got = example.run(cpu, direction, solver, config=config)
+        verify(cpu, example, direction, got, solver)
+        np.testing.assert_array_equal(got, found.setdefault(config[1], got))
+    check(cpu, example, direction, solver, rng)
+
+
+@pytest.mark.parametrize("direction", range(2))
+def test_no_workspace_for_pixels_that_are_converted_where_they_are_read(cpu, direction):
+    def size(name, dtype):
+        problem = problem_of(CONVERTED[name], dtype, "channels last", direction)
+        return registry.BY_NAME[NAMES[direction]].workspace_size(cpu.device, problem)
+
+    assert all(size(name, "float16") == size(name, "float32") for name in ("padding", "stride 2", "groups"))
+    assert size("many channels", "bfloat16") > size("many channels", "float32") or direction == 1
+
+
 @pytest.mark.parametrize("direction", range(3))
 def test_packed_filters(cpu, host, rng, direction):
     """Filters that were packed once serve later calls, whatever x and y hold."""

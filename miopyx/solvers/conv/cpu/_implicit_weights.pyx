@@ -24,7 +24,9 @@ cdef enum:
     N_VECTORS = 3
     WORK_GROUPS = 16     # at least so many, by split-K over the positions if need be
     ALIGNMENT = 64       # bytes, of what is in the workspace
-    PACKING = 13
+    PACKING = 13         # rows of products that take as long as to transpose a lane
+    COPYING = 20         # lanes of products that take as long as to convert a row
+    PANEL_BYTES = 48 << 10  # of a filter of one tap, where x and dy are read once
 
 cdef tuple ONE = (0,), BOTH = (0, 1), DEPTHS = (128, 256, 512), SUMS = (128, 256, 512)
 
@@ -171,13 +173,14 @@ cdef int64_t _vec(Device dev, const mx_conv_problem* p) noexcept:
     return vector_lanes(dev, type_size(<int> _accumulator(p)))
 
 
-cdef double _cost(int64_t lanes, int64_t rows, int64_t vec) noexcept:
-    """Products of a group and position, tiles' edges included; to transpose a lane costs as much as PACKING rows of it.
+cdef double _cost(int64_t lanes, int64_t rows, int64_t vec, bint converted) noexcept:
+    """Products of a group and position, tiles' edges included, and what is done to each lane and row.
 
     One vector of lanes alone leaves the processor waiting for memory and for sums.
     """
     cdef int64_t vectors = ceil_div(lanes, vec)
-    return <double> vectors * vec * (up(rows, 8) + PACKING) * (1.5 if vectors == 1 else 1.0)
+    cdef double products = <double> vectors * vec * (up(rows, 8) + PACKING) * (1.5 if vectors == 1 else 1.0)
+    return products + (COPYING * rows if converted else 0)
 
 
 cdef class CpuImplicitGemmWrw(ConvSolver):
@@ -211,9 +214,9 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef int64_t k = p.w.len[0] // p.groups, taps = spatial_size(&p.w), vec = _vec(dev, p)
-        cdef double cost = _cost(k, p.w.len[1] * taps, vec)
+        cdef double cost = _cost(k, p.w.len[1] * taps, vec, False)
         if _is_plain(p):
-            cost = min(cost, _cost(p.w.len[1], k, vec))
+            cost = min(cost, _cost(p.w.len[1], k, vec, False))
         return .9 * k * p.w.len[1] * taps / cost
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
@@ -228,11 +231,14 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         cdef int64_t c = p.w.len[1], k = p.w.len[0] // p.groups, vec = _vec(dev, p)
-        cdef bint last = False
+        cdef bint last = False, converted = p.w.type != _accumulator(p)
         if _is_plain(p):
             # dw of small images costs much beside their products: its rows are written faster if lanes are neighbours.
-            last = _cost(c, k, vec) < _cost(k, c, vec) * (1.2 if spatial_size(&p.y) <= 64 else 1.0)
-        return int(last), 256, 256 if spatial_size(&p.w) == 1 else 512
+            last = _cost(c, k, vec, converted) < _cost(k, c, vec, converted) * (
+                1.2 if spatial_size(&p.y) <= 64 else 1.0)
+        if spatial_size(&p.w) == 1:
+            return int(last), min(512, PANEL_BYTES // (N_VECTORS * dev.vector_bytes)), 256
+        return int(last), 256, 512
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef plan_t t = _tuned(dev, p, config)

@@ -37,7 +37,7 @@ cdef enum:
     CACHE_LINE = 64
     CORE_CACHE = 1 << 20     # bytes of filters that a core keeps near
     MOST_VECTORS = 16        # of columns of a work-item of backward weights, whose sums stay in a core's cache
-    ITEMS_A_CORE = 4         # that backward weights should leave
+    ITEMS_A_CORE = 4         # that backward weights should leave; twice as many where work-items convert pixels
     LARGEST_CHUNK = 192      # filters of a work-item of backward weights; pixels of one forward
     REPEATED = 16            # pixels that fill the last tile, and elements between rows of a copy, as in the kernel
     LARGEST_COPY = 589824    # bytes of converted pixels of a work-item, which a core's second cache should hold
@@ -259,13 +259,15 @@ cdef class _NhwcData(_Nhwc):
                    "N_VECTORS": s.n_vectors, **tuned, **both}
         if p.w.type == MX_INT8:
             defines["SUM"] = "int"
-        if copied > 0:
+        items = ENOUGH_ITEMS
+        if copied > 0:  # work-items that share pixels convert them all
+            items = min(items, 2 * ITEMS_A_CORE * dev.compute_units)
             defines.update(COPIED=copied, IN_TYPE=type_token(x.type))
         steps.append(Step(
             KernelSpec("conv/cpu/implicit_nhwc.cl", "conv_nhwc", **defines),
             (source, Arg.slot_of(SLOT_WORKSPACE, size), Arg.slot_of(out_slot, type_size(<int> y.type)),
              _nhwc(&s), Arg.int64(zeros), Arg.alpha(wide), Arg.beta(wide)),
-            (phases * max(1, min(s.tiles, ENOUGH_ITEMS // (chunks * s.groups * phases))), chunks, s.groups), (1, 1, 1)))
+            (phases * max(1, min(s.tiles, items // (chunks * s.groups * phases))), chunks, s.groups), (1, 1, 1)))
         return Solution(steps, self.workspace_bytes(dev, p), constant=1)
 
 

@@ -812,7 +812,8 @@ def store(options: argparse.Namespace, handle, peer: str, rows: list[dict]) -> N
 
         from miopyx.database import paths
 
-        settings = {name: getattr(options, name) for name in ("batch", "dtype", "beside", "layout", "threads", "repeat")}
+        names = ("batch", "dtype", "beside", "layout", "threads", "repeat")
+        settings = {name: getattr(options, name) for name in names}
         Path(options.json).write_text(json.dumps({
             **settings, "code": paths.build(), "device": handle.device.name, "torch": peer,
             "fingerprint": fingerprint(), "rows": rows}, indent=1) + "\n", encoding="utf-8")

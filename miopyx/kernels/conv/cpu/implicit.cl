@@ -705,12 +705,13 @@ NOINLINE void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __glob
             const bool last = block + 1 == blocks && pair + 1 == phases_together;
             const bool settles = terms > 0 && terms + k1 - k0 > BLOCK_TERMS;
             terms = settles ? k1 - k0 : terms + k1 - k0;
-            /* The next block's channels, or those of the tile beside, which whoever has this one mostly takes next. */
-            const bool beside = block + 1 == blocks;
-            const long all = line_count == 0 ? 0 : beside ? c_block : (block + 2) * channels / c_blocks - c1;
+            /* The next block's channels, or, at the end, those of the tile beside, which whoever has this one
+             * mostly takes next. */
+            const bool nothing = line_count == 0 || (block + 1 == blocks && !last);
+            const long all = nothing ? 0 : last ? c_block : (block + 2) * channels / c_blocks - c1;
             const long share = (all + block1 - block0 - 1) / (block1 - block0);
             __global const STORAGE(IN_TYPE) *next = in + t.at[0];
-            next += beside ? (long)used * VEC * in_step[2] : c1 * x_plane;
+            next += last ? (long)used * VEC * in_step[2] : c1 * x_plane;
             long fetched = 0;
             for (long i = block0; i < block1; i++) {
                 if (fetched < all) {

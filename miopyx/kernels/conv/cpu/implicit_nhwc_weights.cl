@@ -161,6 +161,18 @@ NOINLINE void find_units(tile_t *t, const mx_nhwc *geometry, long tile, long til
     t->plain = t->units == 1 && together == 1 && t->right[0] - t->left[0] == t->width;
 }
 
+/* From a row of dy to the one behind it. */
+static inline void next_row(const mx_nhwc *g, int *h, int *d, long *n)
+{
+    if (++*h < g->out_len[1])
+        return;
+    *h = 0;
+    if (++*d == g->out_len[0]) {
+        *d = 0;
+        ++*n;
+    }
+}
+
 /* panel[depth][width] = the tile's columns of the pixels from p on; `first` is the group's first channel. */
 NOINLINE void gather(ACC *restrict panel, __global const STORAGE(IN_TYPE) *restrict x, const tile_t *t,
                      const mx_nhwc *geometry, long first, long p, int depth)
@@ -229,21 +241,15 @@ NOINLINE void gather(ACC *restrict panel, __global const STORAGE(IN_TYPE) *restr
         w += run;
         if (w == g.out_len[2]) {
             w = 0;
-            if (++h == g.out_len[1]) {
-                h = 0;
-                if (++d == g.out_len[0]) {
-                    d = 0;
-                    n++;
-                }
-            }
+            next_row(geometry, &h, &d, &n);
         }
     }
 }
 
 /* Brings in what a tile of whole vectors will be gathered from, of `depth` pixels from p on: in each pixel a line of
  * the cache, which no processor sees coming. */
-NOINLINE void prefetch_columns(__global const STORAGE(IN_TYPE) *restrict x, const tile_t *t, const mx_nhwc *geometry,
-                       long first, long p, int depth)
+NOINLINE void prefetch_columns(__global const STORAGE(IN_TYPE) *restrict x, const tile_t *t,
+                               const mx_nhwc *geometry, long first, long p, int depth)
 {
     const mx_nhwc g = *geometry;
     int w = (int)(p % g.out_len[2]), h = (int)(p / g.out_len[2] % g.out_len[1]);
@@ -259,13 +265,7 @@ NOINLINE void prefetch_columns(__global const STORAGE(IN_TYPE) *restrict x, cons
         }
         i += run;
         w = 0;
-        if (++h == g.out_len[1]) {
-            h = 0;
-            if (++d == g.out_len[0]) {
-                d = 0;
-                n++;
-            }
-        }
+        next_row(geometry, &h, &d, &n);
     }
 }
 

@@ -39,7 +39,7 @@ cdef enum:
     MOST_VECTORS = 16        # of columns of a work-item of backward weights, whose sums stay in a core's cache
     ITEMS_A_CORE = 4         # that backward weights should leave; twice as many where work-items convert pixels
     LARGEST_CHUNK = 192      # filters of a work-item of backward weights; pixels of one forward
-    REPEATED = 16            # pixels that fill the last tile, and elements between rows of a copy, as in the kernel
+    SPARE = 16               # pixels, and elements of each, that a copy has beyond its own, as in the kernel
     LARGEST_COPY = 589824    # bytes of converted pixels of a work-item, which a core's second cache should hold
 
 cdef tuple DATA = (("CHUNK", (48, 96, 192), 48), ("K_BLOCK", (128, 256, 512), 256))
@@ -132,7 +132,7 @@ cdef int64_t _copied(const shape_t* s, int64_t chunk) noexcept:
         return 0
     while channels < s.inputs:
         channels *= 2
-    return channels if (chunk + REPEATED) * (channels + REPEATED) * 4 <= LARGEST_COPY else 0
+    return channels if (chunk + SPARE) * (channels + SPARE) * 4 <= LARGEST_COPY else 0
 
 
 cdef int64_t _input_elements(const shape_t* s, int64_t chunk) noexcept:

@@ -214,6 +214,7 @@ cdef class CpuImplicitGemmWrw(ConvSolver):
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef int64_t k = p.w.len[0] // p.groups, taps = spatial_size(&p.w), vec = _vec(dev, p)
+        # Without what converting costs: the models that ship have learned from this number.
         cdef double cost = _cost(k, p.w.len[1] * taps, vec, False)
         if _is_plain(p):
             cost = min(cost, _cost(p.w.len[1], k, vec, False))

@@ -109,9 +109,13 @@ def _wgmma(m: re.Match, o: list[str]) -> str:
 
 
 def _wgmma_tf32(m: re.Match, o: list[str]) -> str:
-    """With a in registers, and numbers of b along the summed axis."""
+    """Numbers along the summed axis."""
     n = int(m[1])
-    if len(_each(o[0])) != n // 2 or len(_each(o[1])) != 4 or o[4:] != ["1", "1"]:
+    if len(_each(o[0])) != n // 2 or o[4:] != ["1", "1"]:
+        raise Unknown(m[0])
+    if not o[1].startswith("{"):
+        return f"nv_wgmma(b, {n}, {o[3]}, 0, 0, TF32);"
+    if len(_each(o[1])) != 4:  # a in registers
         raise Unknown(m[0])
     return f"nv_wgmma_tf32(b, {n}, {o[3]});"
 

@@ -143,6 +143,61 @@ def test_every_tile(gpu, host, rng, name, layout):
     assert len(tiles) >= 2
 
 
+MAPPED = {  # of NvWgmmaTf32 with channels last: what is copied by tensor maps
+    "3x3": conv_case(3, 32, 64, (9, 11), (3, 3), (1, 1)),
+    "3x3 with a stride": conv_case(2, 64, 96, (12, 13), (3, 3), (1, 1), (2, 2)),
+    "uneven everything": conv_case(2, 96, 128, (15, 14), (5, 2), (3, 0), (3, 2), (2, 3)),
+    "1x1": conv_case(5, 160, 64, (7, 7), (1, 1), (0, 0)),
+    "1x1 with a stride": conv_case(2, 32, 160, (9, 8), (1, 1), (0, 0), (2, 1)),
+    "groups": conv_case(2, 192, 128, (6, 7), (3, 3), (1, 1), groups=2),
+    "images smaller than a box": conv_case(40, 64, 288, (2, 3), (3, 3), (1, 1)),
+    "one pixel an image": conv_case(140, 64, 256, (1, 1), (1, 1), (0, 0)),
+}
+
+
+@pytest.mark.parametrize("way", range(2))
+@pytest.mark.parametrize("name", MAPPED)
+def test_x_by_tensor_maps(gpu, host, rng, name, way):
+    """Each tile, from memory that a map takes and from other memory."""
+    if gpu.device.info.cuda < 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    case, solver = MAPPED[name], registry.BY_NAME["NvWgmmaTf32" + ("Fwd", "Bwd")[way]]
+    example = allowed(Example(case, "float32", "channels last", rng, host, copied=True))
+    for config in configurations_of(solver, gpu.device, example.problem(way)):
+        steps = solver.solution(gpu.device, example.problem(way), config).steps
+        mapped = [step for step in steps if step.unmapped is not None]
+        assert mapped or way == 1 and max(case.stride) > 1  # equal phases of a stride are one launch without maps
+        assert all("TENSOR_MAPS=1" in step.spec.options.split() for step in mapped)
+        check(gpu, example, way, solver, rng, config)
+    check(gpu, allowed(Example(case, "float32", "channels last", rng, host, shift=1, copied=True)), way, solver, rng)
+
+
+@pytest.mark.parametrize("way", range(2))
+def test_maps_round_to_nearest_and_keep_inf_and_nan(gpu, host, rng, way):
+    """Numbers between two of TF32's; infinities, and NaNs of any bits, which poison their pixels alone."""
+    case, solver = conv_case(2, 64, 64, (5, 6), (1, 1), (0, 0)), registry.BY_NAME["NvWgmmaTf32" + ("Fwd", "Bwd")[way]]
+    example = allowed(Example(case, "float32", "channels last", rng, host))
+    read = example.data[0 if way == 0 else 2]  # x, or dy
+    bits = read.view(np.uint32)
+    bits[...] = bits & ~np.uint32(0x1fff) | rng.integers(0xf00, 0x1100, read.shape, np.uint32)
+    check(gpu, example, way, solver, rng)
+    odd = {(0, 1, 2, 3): 0x7f800000, (1, 5, 0, 0): 0x7f800001, (1, 9, 1, 1): 0xffffffff, (1, 33, 4, 5): 0x7fffffff,
+           (0, 63, 4, 4): 0xff800000, (1, 0, 3, 3): 0x7f800fff}
+    for at, value in odd.items():
+        bits[at] = value
+    got = example.run(gpu, way, solver)
+    wrong = np.zeros((2, 5, 6), bool)
+    for n, _, h, w in odd:
+        wrong[n, h, w] = True
+    assert np.isfinite(got.transpose(0, 2, 3, 1)[~wrong]).all()
+    for (n, c, h, w), value in odd.items():
+        if value & 0x7fffff:
+            assert np.isnan(got[n, :, h, w]).all(), hex(value)
+        else:
+            factor = (example.data[1][:, c] if way == 0 else example.data[1][c])[:, 0, 0]
+            assert np.array_equal(got[n, :, h, w], np.inf * np.float32(factor if value < 2**31 else -factor))
+
+
 WEIGHTS = {  # of NvMmaTf32Wrw: tiles with padding, taps, strides, groups, slices that end inside, one tile and many
     "64 filters": conv_case(3, 64, 64, (12, 20), (1, 1), (0, 0)),
     "all tiles": conv_case(2, 260, 264, (7, 9), (1, 1), (0, 0)),

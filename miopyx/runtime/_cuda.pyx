@@ -35,6 +35,7 @@ cdef enum:
     CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4
     CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6
     CU_TENSOR_MAP_DATA_TYPE_UINT16 = 1
+    CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 = 11
     CU_TENSOR_MAP_INTERLEAVE_NONE = 0
     CU_TENSOR_MAP_SWIZZLE_128B = 3
     CU_TENSOR_MAP_L2_PROMOTION_L2_128B = 2
@@ -681,6 +682,7 @@ cdef int32_t _set_map(void* kernel, uint32_t index, const void* address, const t
     cdef uint64_t[5] strides
     cdef uint32_t[5] box
     cdef uint32_t[5] steps
+    cdef int32_t element = CU_TENSOR_MAP_DATA_TYPE_UINT16 if map.bytes == 2 else CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
     cdef bint pushed
     cdef int32_t code
     cdef int i
@@ -693,12 +695,12 @@ cdef int32_t _set_map(void* kernel, uint32_t index, const void* address, const t
         return code
     if map.im2col:
         code = cu.cuTensorMapEncodeIm2col(
-            made, CU_TENSOR_MAP_DATA_TYPE_UINT16, map.rank, <void*> address, lens, strides, map.lower, map.upper,
+            made, element, map.rank, <void*> address, lens, strides, map.lower, map.upper,
             box[0], box[1], steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
     else:
         code = cu.cuTensorMapEncodeTiled(
-            made, CU_TENSOR_MAP_DATA_TYPE_UINT16, map.rank, <void*> address, lens, strides, box, steps,
+            made, element, map.rank, <void*> address, lens, strides, box, steps,
             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
     leave(pushed)

@@ -2,10 +2,11 @@
 
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
-# How a kernel's bulk copies go through a tensor of 16 bits, with axis 0 contiguous: boxes of `box` elements, or,
-# im2col, box[0] channels of box[1] pixels, which go through each image step by step, from `lower` to its lengths +
-# `upper` along the axes between channels and images.  128-byte swizzle, so 64 elements of axis 0; zeros outside.
+# How a kernel's bulk copies go through a tensor, with axis 0 contiguous: boxes of `box` elements, or, im2col, box[0]
+# channels of box[1] pixels, which go through each image step by step, from `lower` to its lengths + `upper` along the
+# axes between channels and images.  128-byte swizzle, so 128 bytes of axis 0; zeros outside.
 cdef struct tensor_map_t:
+    int32_t bytes            # of an element: 2, or 4 for floats, which are rounded to TF32 on the way
     int32_t rank             # at most 5
     bint im2col
     int64_t len[5]

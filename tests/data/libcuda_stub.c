@@ -375,15 +375,15 @@ API int cuFuncSetAttribute(thing *function, int attribute, int value) {
     NEED(function->kind == FUNCTION, BAD_HANDLE);
     return attribute == 14 ? 0 : INVALID;
 }
-/* With the limits that CUDA's manual states for 16 bits, no interleaving and a swizzle of 128 bytes. */
+/* Of 16 bits or TF32, with the limits that CUDA's manual states for no interleaving and a swizzle of 128 bytes. */
 static int make_map(tensor_map_argument *made, int type, uint32_t rank, void *address, const uint64_t *len,
                     const uint64_t *stride, const uint32_t *box, const int *lower, const int *upper, const uint32_t *step,
                     int interleave, int swizzle) {
-    const int most = rank == 4 ? 128 : 16;
+    const int most = rank == 4 ? 128 : 16, bytes = type == 11 ? 4 : 2;
     tensor_map *m = calloc(1, sizeof *m); /* as long as the process: maps are copied freely */
-    NEED((uintptr_t) made % 64 == 0 && type == 1 && (uintptr_t) address % 16 == 0 && interleave == 0 && swizzle == 3, INVALID);
-    NEED(rank >= (lower ? 4 : 2) && rank <= 5 && box[0] * 2 == 128, INVALID);
-    m->address = (uintptr_t) address, m->rank = rank, m->im2col = lower != NULL;
+    NEED((uintptr_t) made % 64 == 0 && (type == 1 || type == 11) && (uintptr_t) address % 16 == 0 && interleave == 0 && swizzle == 3, INVALID);
+    NEED(rank >= (lower ? 4 : 2) && rank <= 5 && box[0] * bytes == 128, INVALID);
+    m->address = (uintptr_t) address, m->rank = rank, m->bytes = bytes, m->im2col = lower != NULL;
     for (uint32_t i = 0; i < rank; i++) {
         NEED(len[i] && len[i] <= 1ull << 32 && step[i] && step[i] <= 8, INVALID);
         m->len[i] = len[i], m->step[i] = step[i];

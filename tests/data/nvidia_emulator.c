@@ -247,8 +247,10 @@ static void nv_copy_bulk(uint32_t to, uint64_t from, uint32_t bytes, uint32_t ba
     complete(b);
 }
 
-/* Copies by tensor maps, as libcuda_stub.c makes them: 16 bits, rows of 128 bytes, swizzled. */
+/* Copies by tensor maps, as libcuda_stub.c makes them: rows of 128 bytes, swizzled; floats are rounded to TF32. */
 #include "tensor_map.h"
+static float float_of(uint32_t bits);
+static uint32_t tf32_from(float value);
 static uint64_t nv_parameter(int number) { return (uint64_t)kernel_arguments[number]; }
 static void nv_copy_box(uint32_t to, uint64_t map_at, const int32_t *place, const int32_t *apart, uint32_t barrier_at,
                         int im2col, int rank)
@@ -276,12 +278,14 @@ static void nv_copy_box(uint32_t to, uint64_t map_at, const int32_t *place, cons
             from += i * m->stride[axis];
         }
         for (int i = 0; i < (int)m->box[0]; i++) {
-            uint32_t target = to + row * 128 + i * 2;
+            uint32_t target = to + row * 128 + i * m->bytes, bits = 0;
             const int64_t column = (int64_t)at[0] + i;
             target ^= (target >> 7 & 7) << 4;
-            *(uint16_t *)local_at(target, 2) =
-                inside && column >= 0 && column < (int64_t)m->len[0]
-                    ? *(uint16_t *)global_at(from + 2 * column, 2, "cp.async.bulk.tensor") : 0;
+            if (inside && column >= 0 && column < (int64_t)m->len[0])
+                memcpy(&bits, global_at(from + m->bytes * column, m->bytes, "cp.async.bulk.tensor"), m->bytes);
+            if (m->bytes == 4)
+                bits = tf32_from(float_of(bits));
+            memcpy(local_at(target, m->bytes), &bits, m->bytes);
         }
         /* The next row: of a box, or the next pixel. */
         for (int axis = 1; axis < rank; axis++) {
@@ -570,6 +574,14 @@ static void wgmma_products(meeting *m, int n, int keep, int depth)
             }
         }
 }
+/* Of a float what is below TF32 is cut. */
+static double wgmma_number(uint64_t matrix, int transposed, int r, int k, int type)
+{
+    const char *at = wgmma_element(matrix, transposed, r, k, type == TF32 ? 4 : 2);
+    if (type == TF32)
+        return tf32_of(*(uint32_t *)at);
+    return type == HALF ? half_of(*(uint16_t *)at) : bfloat_of(*(uint16_t *)at);
+}
 /* Then come matrices a and b. */
 static void nv_wgmma(cell *b, int n, int keep, int transposed_a, int transposed_b, int type)
 {
@@ -581,17 +593,14 @@ static void nv_wgmma(cell *b, int n, int keep, int transposed_a, int transposed_
     for (int i = 1; i < WARPGROUP; i++)
         if (m->operands[i][n / 2] != of_a || m->operands[i][n / 2 + 1] != of_b)
             fail("wgmma: work-items of a warpgroup name different matrices");
-    for (int k = 0; k < 16; k++) {
-        for (int r = 0; r < 64; r++) {
-            const uint16_t bits = *(uint16_t *)wgmma_element(of_a, transposed_a, r, k, 2);
-            wgmma_left[r][k] = type == HALF ? half_of(bits) : bfloat_of(bits);
-        }
-        for (int c = 0; c < n; c++) {
-            const uint16_t bits = *(uint16_t *)wgmma_element(of_b, transposed_b, c, k, 2);
-            wgmma_right[k][c] = type == HALF ? half_of(bits) : bfloat_of(bits);
-        }
+    const int depth = type == TF32 ? 8 : 16;
+    for (int k = 0; k < depth; k++) {
+        for (int r = 0; r < 64; r++)
+            wgmma_left[r][k] = wgmma_number(of_a, transposed_a, r, k, type);
+        for (int c = 0; c < n; c++)
+            wgmma_right[k][c] = wgmma_number(of_b, transposed_b, c, k, type);
     }
-    wgmma_products(m, n, keep, 16);
+    wgmma_products(m, n, keep, depth);
     go_on(m);
 }
 /* Likewise of a in registers, words of two numbers as mma.sync has them, and of matrix b. */
@@ -612,10 +621,8 @@ static void nv_wgmma_registers(cell *b, int n, int keep, int transposed_b, int t
         }
     }
     for (int k = 0; k < 16; k++)
-        for (int c = 0; c < n; c++) {
-            const uint16_t bits = *(uint16_t *)wgmma_element(of_b, transposed_b, c, k, 2);
-            wgmma_right[k][c] = type == HALF ? half_of(bits) : bfloat_of(bits);
-        }
+        for (int c = 0; c < n; c++)
+            wgmma_right[k][c] = wgmma_number(of_b, transposed_b, c, k, type);
     wgmma_products(m, n, keep, 16);
     go_on(m);
 }
@@ -636,7 +643,7 @@ static void nv_wgmma_tf32(cell *b, int n, int keep)
     }
     for (int k = 0; k < 8; k++)
         for (int c = 0; c < n; c++)
-            wgmma_right[k][c] = tf32_of(*(uint32_t *)wgmma_element(of_b, 0, c, k, 4));
+            wgmma_right[k][c] = wgmma_number(of_b, 0, c, k, TF32);
     wgmma_products(m, n, keep, 8);
     go_on(m);
 }

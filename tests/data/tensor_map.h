@@ -7,7 +7,7 @@
 typedef struct {
     uint64_t address, len[5], stride[5]; /* bytes */
     uint32_t box[5], step[5];
-    int32_t lower[3], upper[3], rank, im2col;
+    int32_t lower[3], upper[3], rank, im2col, bytes; /* of an element; 4: floats, rounded to TF32 */
 } tensor_map;
 
 /* A kernel's argument of 128 bytes. */

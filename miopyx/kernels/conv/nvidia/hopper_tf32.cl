@@ -7,21 +7,22 @@
  *
  *   w   [slice][BF rows of 32], rounded and in order before (conv/nvidia/hopper_tf32_filters.cl): one copy a slice, from
  *       which wgmma reads.  RESIDENT slices, all of them, stay in local memory; `across` divides the groups then.
- *   x   float by float as it lies.  wgmma cuts what it takes from local memory, so a work-item loads its part of x, rounds
- *       it, and wgmma takes it from registers: of one of two sets in turn, while products with the other are under way.
- *       That also leaves the order free:
+ *   x   float by float as it lies.  With TENSOR_MAPS copies round it to TF32, and wgmma takes it from local memory.  Else
+ *       wgmma would cut what it takes from there, so a work-item loads its part of x, rounds it, and wgmma takes it from
+ *       registers: of one of two sets in turn, while products with the other are under way.  The order is free:
  *         X_RUN 0       channels are contiguous: rows of 32 channels a pixel, 16 bytes copied at once, chunk c of row r at
  *                       c ^ (r % 8).  Channels and strides are multiples of 4.
  *         X_RUN 4, 1    rows of BP pixels a channel, so many copied at once; bytes of row r at b ^ (r / 8 * 32).  4: one
  *                       tap, whole images without gaps.  1: any strides.
- *       K-step s takes channels 8 t + 2 s and the next of lane t's eight, so that neighbours are loaded together.
+ *       K-step s takes channels 8 t + 2 s and the next of lane t's eight, so that neighbours are loaded together; with
+ *       K_IN_ORDER channels 8 s and the next seven, as with TENSOR_MAPS.
  *   y   CHANNELS_LAST: a work-item stores 4 neighbouring filters of a pixel, in pieces of VEC.  Else neighbouring lanes
  *       have neighbouring pixels; with VEC 2 a work-item has two, and a warp stores whole sectors (not with X_RUN 0).
  *
  * Grid: one axis, local 384, global 384 * any number.
  * Backward data with a stride may take all phases of the stride in one launch (PHASES) if they have equal grids.
- * Bound by: tensor cores and local memory (128 bytes a clock: 64 of w, 16 of x, 48 copied) for tiles of 128 x 256 and long
- * K; memory for 1x1.
+ * Bound by: tensor cores for tiles of 128 x 256 and long K; without TENSOR_MAPS loading and rounding x, which stands
+ * between products; memory for 1x1.
  */
 #define X_TYPE float
 #ifndef CHANNELS_LAST /* 1: y is channels last */
@@ -54,6 +55,12 @@
 #ifndef PHASES
 #define PHASES 1
 #endif
+#ifndef TENSOR_MAPS /* 1: one work-item copies, x by a map of it; X_RUN is 0, `channels` a multiple of 32, PHASES 1 */
+#define TENSOR_MAPS 0
+#endif
+#ifndef K_IN_ORDER /* w has numbers of K as they are; X_RUN is 0 */
+#define K_IN_ORDER TENSOR_MAPS
+#endif
 #define AXES 2
 #define X_THROUGH_L1 0
 #define MX_TF32
@@ -66,6 +73,9 @@
 #include "conv/nvidia/wgmma_tf32.h"
 #include "conv/nvidia/hopper.h"
 #include "conv/nvidia/hopper_tiles.h"
+#if TENSOR_MAPS
+#include "conv/nvidia/tensor_maps.h"
+#endif
 
 #define WGMMA_TF32 MX_JOIN(MX_TF32_, BF)
 #define X_BYTES (BP * ROW_BYTES)
@@ -80,6 +90,14 @@
 #endif
 /* 128 sums, two sets of 16 pixels and addresses: registers move from the warpgroup that copies. */
 #define MORE_REGISTERS (WG_ROWS * WN >= 256)
+#if TENSOR_MAPS /* as MX_MULTIPLY_SLICES has it */
+#define WGMMA MX_JOIN(MX_WGMMA_, BF)
+#define TRANS
+#define A_AT (stage * STAGE_BYTES)
+#define B_AT W_AT(stage, slice)
+#define A_STEP 32
+#define B_STEP 32
+#endif
 
 /* How x's runs of pixels are shared by the 128 work-items that copy: each has PLACES, of every AT_ONCEth channel. */
 #if X_RUN
@@ -122,7 +140,15 @@ static inline void mx_copy_singly(uint to, __global const float *from, bool vali
 /* A work-item's part of 64 pixels: a[k-step][register]; `from`: its first row's numbers. */
 static inline __attribute__((always_inline)) void mx_load_pixels(uint (*a)[4], uint from)
 {
-#if X_RUN == 0
+#if K_IN_ORDER
+#pragma unroll
+    for (int i = 0; i < 16; i++) { /* of a k-step the upper and the lower pixel, a channel and the fourth behind it */
+        uint v;
+        asm volatile("ld.shared.u32 %0, [%1];"
+                     : "=r"(v) : "r"((from ^ (i / 2 << 4)) + i % 2 * 8 * ROW_BYTES) : "memory");
+        a[i / 4][i % 4] = mx_nearest(v);
+    }
+#elif X_RUN == 0
 #pragma unroll
     for (int i = 0; i < 4; i++) { /* the upper and the lower pixel, four channels and four more */
         uint v[4];
@@ -226,28 +252,37 @@ static inline __attribute__((always_inline)) void mx_store_sums(
 }
 
 __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hopper_tf32(
-    __global const float *restrict X, long x_offset, __global const float *restrict W, long w_offset,
-    __global float *restrict Y, long y_offset, const mx_nv_conv g, const mx_nv_tiles order, const float alpha,
-    const float beta)
+#if TENSOR_MAPS
+    const mx_tensor_map x_map,
+#else
+    __global const float *restrict X, long x_offset,
+#endif
+    __global const float *restrict W, long w_offset, __global float *restrict Y, long y_offset,
+    const mx_nv_conv g, const mx_nv_tiles order, const float alpha, const float beta)
 {
     __local uint4 stages[(RING_BYTES + RESIDENT * W_BYTES) / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES + 2]; /* full, empty, and whose turn it is */
-#if X_RUN == 0
+#if X_RUN == 0 && !TENSOR_MAPS
     /* The offset of each pixel's first tap, and which of its taps are inside. */
     __local int2 places[PLACES][ROWS_AT_ONCE];
 #endif
     const int item = get_local_id(0), lane = item & 31, role = item >> 7, tiles = PHASES * order.tiles;
 
-    X += x_offset;
     W += w_offset;
     Y += y_offset + g.y_first;
-    const bool aligned = X_RUN == 1 || ((ulong)X & 15) == 0, w_aligned = ((ulong)W & 15) == 0;
+    const bool w_aligned = ((ulong)W & 15) == 0;
+#if !TENSOR_MAPS
+    X += x_offset;
+    const bool aligned = X_RUN == 1 || ((ulong)X & 15) == 0;
+#endif
     const uint shared = mx_shared(stages);
     const uint full = mx_shared(barriers), empty = full + 8 * STAGES, turn = empty + 8 * STAGES;
     if (item == 0) {
-        mx_ring_begin(full, STAGES, 128, PING_PONG ? 4 : 8);
+        mx_ring_begin(full, STAGES, TENSOR_MAPS ? 1 : 128, PING_PONG ? 4 : 8);
         mx_barrier_begin(turn, 4);
         mx_barrier_begin(turn + 8, 4);
+        if (TENSOR_MAPS)
+            MX_WG_PUBLISH(); /* the copies' proxy finds the barriers begun */
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (role == 2) {
@@ -257,20 +292,28 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
         const int copier = item & 127;
         int stage = 0, parity = 1;
         bool has_filters = false;
-#if X_RUN == 0
+#if TENSOR_MAPS
+        ulong x_map_at;
+        MX_PARAMETER_AT(x_map_at, "conv_nvidia_hopper_tf32", "0");
+#elif X_RUN == 0
         const int row0 = copier >> 3, first = (copier & 7) * 4;
         const uint x_to = shared + row0 * ROW_BYTES + (((copier & 7) ^ (row0 & 7)) << 4);
 #else
         const int run = copier % (RUNS / PLACES), first = copier / (RUNS / PLACES);
         const uint x_to = shared + first * PIXEL_BYTES;
 #endif
-        for (int tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
+        /* With TENSOR_MAPS one work-item does it all. */
+        for (int tile = TENSOR_MAPS && copier > 0 ? tiles : get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
             const mx_nv_tile own = mx_tile(tile, &order);
             const int slices = SLICES(own);
             if (slices == 0)
                 continue;
             __global const float *filters = W + own.phase.w_first
                                             + (long)(own.group * order.across + own.n0 / BF) * slices * (BF * DEPTH);
+#if TENSOR_MAPS
+            const mx_pixel pixel = mx_pixel_of(own.m0, &g);
+            int c = 0, tap_h = 0, tap_w = 0, tap_d = 0; /* what is copied next */
+#else
             const int group_at = own.group * g.x_g;
             int c = first, tap_h = 0, tap_w = 0; /* what is copied next */
 #if X_RUN == 0
@@ -298,6 +341,7 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
             }
 #endif
             NEXT_TAP();
+#endif
             for (int slice = 0; slice < slices; slice++) {
                 const uint bar = full + 8 * stage;
                 mx_barrier_wait(empty + 8 * stage, parity);
@@ -305,7 +349,7 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
                     const uint w_to = shared + W_AT(stage, slice);
                     __global const float *from = filters + slice * (BF * DEPTH);
                     if (!w_aligned) {
-                        for (int i = copier; i < BF * DEPTH; i += 128)
+                        for (int i = copier; i < BF * DEPTH; i += TENSOR_MAPS ? 1 : 128)
                             ((__local float *)stages)[(w_to - shared) / 4 + i] = from[i];
                         MX_WG_PUBLISH();
                     } else if (copier == 0) {
@@ -316,6 +360,16 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
                                      ::"r"(w_to), "l"((ulong)from), "r"(W_BYTES), "r"(bar) : "memory");
                     }
                 }
+#if TENSOR_MAPS
+                mx_barrier_expect(bar, X_BYTES);
+                MX_COPY_PIXELS(shared + stage * STAGE_BYTES, x_map_at, own.group * g.reduced + c, pixel,
+                               mx_tap_of(tap_d, tap_h, tap_w, &g), bar);
+                c += DEPTH;
+                if (c == g.reduced) {
+                    c = 0;
+                    MX_NEXT_TAP(tap_d, tap_h, tap_w);
+                }
+#else
 #if X_RUN == 0
 #define COPY_PIXELS(COPY)                                                                                             \
     const uint tap = TAP, to = x_to + stage * STAGE_BYTES;                                                            \
@@ -350,6 +404,7 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
                     COPY_PIXELS(COPY_X_SINGLY);
                 }
                 mx_barrier_arrive_copied(bar);
+#endif
                 if (++stage == STAGES)
                     stage = 0, parity ^= 1;
             }
@@ -363,13 +418,17 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
         const int upper = lane >> 2, quarter = lane & 3;
 #if X_RUN == 0
 #define BLOCK_OF_X (64 * ROW_BYTES)
-        const uint pixels = shared + (row + upper) * ROW_BYTES + ((2 * quarter ^ upper) << 4);
+        const uint pixels = shared + (row + upper) * ROW_BYTES
+                            + (K_IN_ORDER ? (upper << 4) + quarter * 4 : (2 * quarter ^ upper) << 4);
 #else
 #define BLOCK_OF_X 256
         const uint pixels = shared + quarter * (8 * PIXEL_BYTES)
                             + ((row + upper * (PIXEL_PAIRS ? 2 : 1)) * 4 ^ quarter << 5);
 #endif
         const ulong b_matrix = mx_wg_matrix(shared, BLOCK_BYTES);
+#if TENSOR_MAPS
+        const ulong a_matrix = mx_wg_matrix(shared + warpgroup * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
+#endif
         int turns = role; /* the very first tile waits for no one */
         int stage = 0, parity = 0, skip = PING_PONG && role == 1 ? SLICES(mx_tile(get_group_id(0), &order)) : 0;
         for (int tile = get_group_id(0) + (PING_PONG ? role * get_num_groups(0) : 0); tile < tiles;
@@ -382,7 +441,9 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
             const mx_nv_tile own = mx_tile(tile, &order);
             const int slices = SLICES(own);
             float sums[WG_ROWS][WN / 2];
+#if !TENSOR_MAPS
             uint a[4][4], other[4][4]; /* pixels: one set is loaded while wgmma reads the other */
+#endif
             MX_EACH_SUM_OF_GROUP(i, j)
                 sums[i][j] = 0;
             uint before = 0; /* the barrier of the stage whose products are under way */
@@ -407,7 +468,9 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
 #define NEXT_STAGE()        \
     if (++stage == STAGES)  \
         stage = 0, parity ^= 1
-#if WG_ROWS == 1
+#if TENSOR_MAPS
+            MX_MULTIPLY_SLICES(sums, slices);
+#elif WG_ROWS == 1
             for (int slice = 0; slice < slices; slice++) {
                 BEGIN_SLICE();
                 MULTIPLY(a, 0);

@@ -1,7 +1,7 @@
 /* Copies into local memory by tensor maps (TMA): a launch's parameter says how a tensor lies, one work-item asks for a
  * box of it, and a barrier counts the bytes that arrive.  After conv/nvidia/wgmma.h and volume.h.
  *
- * Boxes have rows of 64 elements of 16 bits, swizzled as wgmma reads them.  What is outside of the tensor is zero.
+ * Boxes have rows of 128 bytes, swizzled as wgmma reads them.  What is outside of the tensor is zero.
  */
 #ifndef MIOPYX_NV_TENSOR_MAPS_H
 #define MIOPYX_NV_TENSOR_MAPS_H
@@ -62,7 +62,7 @@ static inline int mx_tap_of(int tap_d, int tap_h, int tap_w, const mx_nv_conv *g
     (++(tap_w) == g.taps_w                                                                         \
      && ((tap_w) = 0, ++(tap_h) == MX_ROW(g.taps_h))                                               \
      && ((tap_h) = 0, ++(tap_d) == MX_DEEP(g.taps_h)) && ((tap_d) = 0, true))
-/* 64 channels of the pixels from one on, at a tap. */
+/* 128 bytes of channels of the pixels from one on, at a tap. */
 #define MX_COPY_PIXELS(to, map, channel, pixel, tap, barrier_at)                                                       \
     asm volatile(MX_BOX("5d", "im2col") "[%0], [%1, {%2, %3, %4, %5, %6}], [%7], {%8, %9, %10};"                       \
                  ::"r"(to), "l"(map), "r"(channel), "r"((pixel).w), "r"((pixel).h), "r"((pixel).d), "r"((pixel).n),    \

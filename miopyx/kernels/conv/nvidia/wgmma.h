@@ -37,6 +37,9 @@ static inline ulong mx_wg_narrow(uint shared, int row_bytes)
 #if EIGHT_BITS /* rows of 128 numbers of the summed axis only, and what is added up keeps 14 bits */
 #define MX_WG_KIND "k32.f32." MX_TEXT(A_TYPE) "." MX_TEXT(B_TYPE)
 #define MX_WG_LAST(trans)
+#elif defined(MX_TF32) /* rows of 32 floats of the summed axis only, of which it takes the upper 19 bits */
+#define MX_WG_KIND "k8.f32.tf32.tf32"
+#define MX_WG_LAST(trans)
 #else
 #define MX_WG_KIND "k16.f32." MX_PTX_16BIT "." MX_PTX_16BIT
 #define MX_WG_LAST(trans) ", " trans

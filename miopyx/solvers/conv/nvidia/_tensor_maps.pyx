@@ -11,7 +11,8 @@ from miopyx.runtime._runtime cimport tensor_map_t
 from ._common cimport both, mx_nv_conv
 
 cdef enum:
-    ROW = 64               # numbers of 16 bits of a row of local memory
+    ROW_BYTES = 128        # of a row of local memory
+    ROW = 64               # numbers of 16 bits of it
     BLOCK = 32             # filters that mx_permuted of conv/nvidia/hopper_store.h reorders
     MOST_STEP = 8          # of a traversal
     MOST_BOX = 256
@@ -34,26 +35,35 @@ cdef Arg mapped(Arg arg, bytes map):
     return Arg.map_of(arg.slot, arg.width, map, arg.offset)
 
 
+cdef int64_t _bytes_apart(const tensor_map_t* m, int64_t length, int64_t stride) noexcept nogil:
+    """The stride of an axis in bytes, any where nothing is read by it; -1: one that no map has."""
+    stride = ROW_BYTES if length == 1 else stride * m.bytes
+    return stride if stride > 0 and stride % 16 == 0 else -1
+
+
 cdef bint _set_axis(tensor_map_t* m, int axis, int64_t length, int64_t stride, int64_t count, int64_t step,
                     int64_t first, int64_t taps, int64_t tap) noexcept nogil:
     """An axis of pixels: `count` of them, `step` apart, from the lowest tap of the first one on."""
     cdef int64_t most = 128 if m.rank == 4 else 16
     cdef int64_t lower = first + min(<int64_t> 0, (taps - 1) * tap), upper = lower + (count - 1) * step - (length - 1)
-    stride = ROW if length == 1 else stride  # nothing is read by it
-    m.len[axis], m.stride[axis], m.step[axis] = length, 2 * stride, <int> step
+    m.len[axis], m.stride[axis], m.step[axis] = length, _bytes_apart(m, length, stride), <int> step
     m.lower[axis - 1], m.upper[axis - 1] = <int> lower, <int> upper
-    return (stride > 0 and stride % 8 == 0 and step <= MOST_STEP and -most <= lower < most and -most <= upper < most
+    return (m.stride[axis] > 0 and step <= MOST_STEP and -most <= lower < most and -most <= upper < most
             and (taps - 1) * max(tap, -tap) < 2 * most)
 
 
-cdef bytes map_pixels(const mx_nv_conv* g, int64_t x_d, int64_t pixels):
-    """x: a box is 64 channels of so many pixels; `x_d` is the stride along a volume's depth."""
+cdef bytes map_pixels(const mx_nv_conv* g, int64_t x_d, int64_t pixels, int64_t size):
+    """x, of numbers of `size` bytes, floats where 4: a box is 128 bytes of channels of so many pixels.
+
+    `x_d` is the stride along a volume's depth.
+    """
     cdef tensor_map_t m
+    cdef int64_t row = ROW_BYTES // size
     cdef bint deep = g.p >> 16 != 0, fits
-    if g.x_c != 1 or g.channels != g.reduced or g.reduced % ROW or g.groups > 1 and g.x_g != g.reduced:
+    if g.x_c != 1 or g.channels != g.reduced or g.reduced % row or g.groups > 1 and g.x_g != g.reduced:
         return None
     memset(&m, 0, sizeof(m))
-    m.rank, m.im2col, m.box[0], m.box[1] = 5 if deep else 4, True, ROW, <int> pixels
+    m.bytes, m.rank, m.im2col, m.box[0], m.box[1] = <int> size, 5 if deep else 4, True, <int> row, <int> pixels
     m.len[0], m.step[0] = g.groups * g.reduced, 1
     fits = _set_axis(&m, 1, g.w, g.x_w, g.q, g.step_w, g.first_w, g.taps_w, g.tap_w)
     if deep:
@@ -63,16 +73,17 @@ cdef bytes map_pixels(const mx_nv_conv* g, int64_t x_d, int64_t pixels):
                           g.tap_h >> 16)
     else:
         fits &= _set_axis(&m, 2, g.h, g.x_h, g.p, g.step_h, g.first_h, g.taps_h, g.tap_h)
-    cdef int64_t images = g.pixels // (both(g.p) * g.q), x_n = ROW if images == 1 else g.x_n
-    m.len[m.rank - 1], m.stride[m.rank - 1], m.step[m.rank - 1] = images, 2 * x_n, 1
-    return (<const char*> &m)[:sizeof(m)] if fits and x_n > 0 and x_n % 8 == 0 else None
+    cdef int64_t images = g.pixels // (both(g.p) * g.q), apart = _bytes_apart(&m, images, g.x_n)
+    m.len[m.rank - 1], m.stride[m.rank - 1], m.step[m.rank - 1] = images, apart, 1
+    return (<const char*> &m)[:sizeof(m)] if fits and apart > 0 else None
 
 
 cdef bytes _rows(int64_t columns, int64_t rows, int64_t stride, int64_t box):
     """Rows of `columns` numbers, `stride` apart: a box is 64 numbers of `box` rows."""
     cdef tensor_map_t m
     memset(&m, 0, sizeof(m))
-    m.rank, m.len[0], m.len[1], m.stride[1], m.box[0], m.box[1] = 2, columns, rows, 2 * stride, ROW, <int> box
+    m.bytes, m.rank, m.len[0], m.len[1], m.stride[1], m.box[0], m.box[1] = (
+        2, 2, columns, rows, 2 * stride, ROW, <int> box)
     m.step[0] = m.step[1] = 1
     return (<const char*> &m)[:sizeof(m)] if stride % 8 == 0 and 0 < columns <= stride and box <= MOST_BOX else None
 

@@ -23,6 +23,7 @@ from ._wgmma cimport (
     GROUP_BYTES, MAX_PHASES, WEIGHTS_TERMS, axes_of, count_tiles, is_flat, mx_nv_phase, mx_nv_tiles, order_of_tiles,
     sort_phases, split_k_among, sum_tiles, tile_t, time_of_rounds,
 )
+from ._tensor_maps cimport has_maps, map_pixels, mapped
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_tf32_args.h" nogil:
     ctypedef struct mx_nv_tf32_filters:
@@ -39,20 +40,20 @@ cdef enum:
     CHOICES_COUNT = 8
 
 # A tile: pixels, filters, whether it is ping-pong, whether w stays in local memory, what a slice takes in microseconds,
-# and where x is copied in runs of pixels, and what a whole tile takes besides.
+# also where x is copied in runs of pixels and where by a tensor map, and what a whole tile takes besides.
 cdef struct choice_t:
     int pixels, filters, ping_pong, resident
-    double slice, in_runs, end
+    double slice, in_runs, by_map, end
 
 cdef choice_t[CHOICES_COUNT] CHOICES
-CHOICES[0] = choice_t(128, 256, 0, 0, 0.75, 0.82, 3.50)
-CHOICES[1] = choice_t(256, 128, 0, 0, 1.23, 1.12, 4.00)
-CHOICES[2] = choice_t(128, 128, 1, 0, 0.56, 0.68, 1.50)
-CHOICES[3] = choice_t(128, 64, 1, 0, 0.58, 0.62, 0.63)
-CHOICES[4] = choice_t(256, 64, 0, 0, 0.99, 1.15, 1.65)
-CHOICES[5] = choice_t(64, 256, 1, 0, 0.39, 0.56, 1.80)
-CHOICES[6] = choice_t(64, 256, 1, 1, 0.39, 0.56, 1.20)
-CHOICES[7] = choice_t(128, 128, 1, 1, 0.60, 0.66, 1.50)
+CHOICES[0] = choice_t(128, 256, 0, 0, 0.75, 0.82, 0.63, 3.50)
+CHOICES[1] = choice_t(256, 128, 0, 0, 1.23, 1.12, 0.63, 4.00)
+CHOICES[2] = choice_t(128, 128, 1, 0, 0.56, 0.68, 0.33, 1.50)
+CHOICES[3] = choice_t(128, 64, 1, 0, 0.58, 0.62, 0.24, 0.63)
+CHOICES[4] = choice_t(256, 64, 0, 0, 0.99, 1.15, 0.45, 1.65)
+CHOICES[5] = choice_t(64, 256, 1, 0, 0.39, 0.56, 0.35, 1.80)
+CHOICES[6] = choice_t(64, 256, 1, 1, 0.39, 0.56, 0.35, 1.20)
+CHOICES[7] = choice_t(128, 128, 1, 1, 0.60, 0.66, 0.30, 1.50)
 cdef tuple TABLE = (("TILE", tuple(range(CHOICES_COUNT))),)
 
 
@@ -66,7 +67,7 @@ cdef tuple TERMS = ("launch", "packed", "x", "y", "counted", "rounds", "gathered
 # How a launch reads and writes, and its tile.
 cdef struct chosen_t:
     int choice, run, vector
-    bint last
+    bint last, by_map
     int64_t groups, stages, tiles
     double cost
 
@@ -96,9 +97,14 @@ cdef int64_t _stages(const choice_t* c, int64_t slices) noexcept nogil:
     return min(8, left // ((c.pixels + c.filters) * 128))
 
 
-cdef double _slice_time(const choice_t* c, const mx_nv_conv* g, int run) noexcept nogil:
+cdef bint _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, int phases) noexcept:
+    """Whether x is copied by tensor maps, should there be some for how it lies: of each of so many launches."""
+    return phases == 1 and _run_of(p, r) == 0 and r.channels % DEPTH == 0 and has_maps(dev)
+
+
+cdef double _slice_time(const choice_t* c, const mx_nv_conv* g, int run, bint by_map) noexcept nogil:
     """Microseconds of a slice."""
-    cdef double time = c.in_runs if run else c.slice
+    cdef double time = c.by_map if by_map else c.in_runs if run else c.slice
     if run == 1 and g.step_w > 1:
         time *= 1 + c.pixels / 128.0  # every second pixel: twice the lines, which the L1 keeps for few pixels
     if run and g.reduced % DEPTH and c.pixels < 256:
@@ -109,7 +115,8 @@ cdef double _slice_time(const choice_t* c, const mx_nv_conv* g, int run) noexcep
 cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases,
                       int wanted=-1, int filters=0) noexcept:
     """The tile `wanted` where it can be, else the one that should take least time, of so many `filters` if not zero."""
-    cdef chosen_t best = chosen_t(-1, _run_of(p, r), 1, g.y_c == 1 and g.filters > 1, 1, 1, 1, -1)
+    cdef chosen_t best = chosen_t(-1, _run_of(p, r), 1, g.y_c == 1 and g.filters > 1,
+                                  _by_maps(dev, p, r, phases), 1, 1, 1, -1)
     cdef int64_t units = max(1, dev.compute_units), down, across, groups, stages, slices = _slices(g)
     cdef double[MAX_PHASES] each
     cdef double cost, slice
@@ -131,7 +138,7 @@ cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, co
             groups = groups // across * across  # a group keeps its filters
         if stages < 3 or groups == 0:
             continue
-        slice = _slice_time(&CHOICES[i], g, best.run)
+        slice = _slice_time(&CHOICES[i], g, best.run, best.by_map)
         for j in range(phases):
             each[j] = _slices(&g[j]) * slice + CHOICES[i].end
         cost = time_of_rounds(each, phases, down * across, groups)
@@ -156,11 +163,21 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, i
         "conv/nvidia/hopper_tf32.cl", "conv_nvidia_hopper_tf32", SM_90A=1, CHANNELS_LAST=int(best.last),
         VEC=best.vector, BP=c.pixels, BF=c.filters, PHASES=phases, STAGES=best.stages,
         RESIDENT=_slices(g) if c.resident else 0, PING_PONG=c.ping_pong, X_RUN=best.run,
-        WHOLE_SLICES=int(g.reduced % DEPTH == 0))
+        WHOLE_SLICES=int(g.reduced % DEPTH == 0), **_order_of_k(best.by_map))
     args = operand_args(r, g)
     args = args[:1] + (Arg.slot_of(SLOT_WORKSPACE, 4, g.w_first * 4),) + args[2:4] + (
         struct_arg(&order, sizeof(order) - (MAX_PHASES - phases) * sizeof(mx_nv_phase)),) + args[4:]
-    return Step(spec, args, (best.groups * 384,), (384,))
+    cdef KernelSpec unmapped = None
+    map = map_pixels(g, 0, c.pixels, 4) if best.by_map else None
+    if map is not None:
+        spec, unmapped = spec.defining("-D TENSOR_MAPS=1"), spec
+        args = (mapped(args[0], map),) + args[1:]
+    return Step(spec, args, (best.groups * 384,), (384,), 1, unmapped)
+
+
+cdef dict _order_of_k(bint by_map):
+    """Whoever copies by maps finds numbers of K as they lie, and so does the kernel for memory that none takes."""
+    return {"K_IN_ORDER": 1} if by_map else {}
 
 
 cdef roles_t _roles(const mx_conv_problem* p) noexcept nogil:
@@ -203,7 +220,7 @@ cdef list _launches(Device dev, const mx_conv_problem* p, const roles_t* r, mx_n
         f.to[i] = g[i].w_first = <int> to
         to += p.groups * blocks * filters * _slices(&g[i]) * DEPTH
     steps = [Step(
-        KernelSpec("conv/nvidia/hopper_tf32_filters.cl", "round_filters", BF=filters),
+        KernelSpec("conv/nvidia/hopper_tf32_filters.cl", "round_filters", BF=filters, **_order_of_k(best[0].by_map)),
         (Arg.slot_of(SLOT_W, 4), Arg.slot_of(SLOT_WORKSPACE, 4), struct_arg(&f, sizeof(f))),
         (p.groups * blocks * (filters // 8) * ceil_div(r.channels, 32) * 256,), (256,))]
     for i in range(launches):

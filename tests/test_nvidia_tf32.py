@@ -147,6 +147,8 @@ MAPPED = {  # of NvWgmmaTf32 with channels last: what is copied by tensor maps
     "3x3": conv_case(3, 32, 64, (9, 11), (3, 3), (1, 1)),
     "3x3 with a stride": conv_case(2, 64, 96, (12, 13), (3, 3), (1, 1), (2, 2)),
     "uneven everything": conv_case(2, 96, 128, (15, 14), (5, 2), (3, 0), (3, 2), (2, 3)),
+    "5x4 with strides, equal phases": conv_case(2, 32, 64, (12, 15), (5, 4), (1, 3), (2, 3)),
+    "dilation, equal phases": conv_case(2, 64, 64, (12, 9), (3, 3), (3, 1), (2, 3), (3, 2)),
     "1x1": conv_case(5, 160, 64, (7, 7), (1, 1), (0, 0)),
     "1x1 with a stride": conv_case(2, 32, 160, (9, 8), (1, 1), (0, 0), (2, 1)),
     "groups": conv_case(2, 192, 128, (6, 7), (3, 3), (1, 1), groups=2),
@@ -166,8 +168,7 @@ def test_x_by_tensor_maps(gpu, host, rng, name, way):
     for config in configurations_of(solver, gpu.device, example.problem(way)):
         steps = solver.solution(gpu.device, example.problem(way), config).steps
         mapped = [step for step in steps if step.unmapped is not None]
-        assert mapped or way == 1 and max(case.stride) > 1  # equal phases of a stride are one launch without maps
-        assert all("TENSOR_MAPS=1" in step.spec.options.split() for step in mapped)
+        assert mapped and all("TENSOR_MAPS=1" in step.spec.options.split() for step in mapped)
         check(gpu, example, way, solver, rng, config)
     check(gpu, allowed(Example(case, "float32", "channels last", rng, host, shift=1, copied=True)), way, solver, rng)
 

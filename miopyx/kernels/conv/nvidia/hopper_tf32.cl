@@ -55,7 +55,8 @@
 #ifndef PHASES
 #define PHASES 1
 #endif
-#ifndef TENSOR_MAPS /* 1: one work-item copies, x by a map of it; X_RUN is 0, `channels` a multiple of 32, PHASES 1 */
+#ifndef TENSOR_MAPS /* 1: one work-item copies, x by a map of it; X_RUN is 0, `channels` a multiple of 32, and g.first_h
+                     * and g.first_w belong to the lowest of all phases' taps */
 #define TENSOR_MAPS 0
 #endif
 #ifndef K_IN_ORDER /* w has numbers of K as they are; X_RUN is 0 */
@@ -90,7 +91,12 @@
 #endif
 /* 128 sums, two sets of 16 pixels and addresses: registers move from the warpgroup that copies. */
 #define MORE_REGISTERS (WG_ROWS * WN >= 256)
-#if TENSOR_MAPS /* as MX_MULTIPLY_SLICES has it */
+#if TENSOR_MAPS
+static inline int mx_tap_above_lowest(int tap_h, int tap_w, const mx_nv_phase *phase, const mx_nv_conv *g)
+{
+    return phase->first_w + tap_w * g->tap_w - g->first_w | phase->first_h + tap_h * g->tap_h - g->first_h << 8;
+}
+/* As MX_MULTIPLY_SLICES has it. */
 #define WGMMA MX_JOIN(MX_WGMMA_, BF)
 #define TRANS
 #define A_AT (stage * STAGE_BYTES)
@@ -312,7 +318,7 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
                                             + (long)(own.group * order.across + own.n0 / BF) * slices * (BF * DEPTH);
 #if TENSOR_MAPS
             const mx_pixel pixel = mx_pixel_of(own.m0, &g);
-            int c = 0, tap_h = 0, tap_w = 0, tap_d = 0; /* what is copied next */
+            int c = 0, tap_h = 0, tap_w = 0; /* what is copied next */
 #else
             const int group_at = own.group * g.x_g;
             int c = first, tap_h = 0, tap_w = 0; /* what is copied next */
@@ -363,12 +369,9 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
 #if TENSOR_MAPS
                 mx_barrier_expect(bar, X_BYTES);
                 MX_COPY_PIXELS(shared + stage * STAGE_BYTES, x_map_at, own.group * g.reduced + c, pixel,
-                               mx_tap_of(tap_d, tap_h, tap_w, &g), bar);
+                               mx_tap_above_lowest(tap_h, tap_w, &own.phase, &g), bar);
                 c += DEPTH;
-                if (c == g.reduced) {
-                    c = 0;
-                    MX_NEXT_TAP(tap_d, tap_h, tap_w);
-                }
+                NEXT_TAP();
 #else
 #if X_RUN == 0
 #define COPY_PIXELS(COPY)                                                                                             \

@@ -78,6 +78,28 @@ cdef bytes map_pixels(const mx_nv_conv* g, int64_t x_d, int64_t pixels, int64_t 
     return (<const char*> &m)[:sizeof(m)] if fits and apart > 0 else None
 
 
+cdef void _reach(int* first, int* taps, int other_first, int other_taps, int tap) noexcept nogil:
+    """Let taps that are one apart reach as far as others; none do where there are none yet."""
+    cdef int low = other_first + min(0, (other_taps - 1) * tap), high = other_first + max(0, (other_taps - 1) * tap)
+    if taps[0]:
+        high = max(high, first[0] + taps[0] - 1)
+        low = min(low, first[0])
+    first[0], taps[0] = low, high - low + 1
+
+
+cdef mx_nv_conv reach_of(const mx_nv_conv* g, int phases) noexcept nogil:
+    """Two axes' operands with all taps from the lowest to the highest of some phases, which have equal grids."""
+    cdef mx_nv_conv o = g[0]
+    cdef int i
+    o.taps_h = o.taps_w = 0
+    for i in range(phases):
+        if g[i].taps_h and g[i].taps_w:
+            _reach(&o.first_h, &o.taps_h, g[i].first_h, g[i].taps_h, g[i].tap_h)
+            _reach(&o.first_w, &o.taps_w, g[i].first_w, g[i].taps_w, g[i].tap_w)
+    o.tap_h = o.tap_w = 1
+    return o
+
+
 cdef bytes _rows(int64_t columns, int64_t rows, int64_t stride, int64_t box):
     """Rows of `columns` numbers, `stride` apart: a box is 64 numbers of `box` rows."""
     cdef tensor_map_t m

@@ -23,7 +23,7 @@ from ._wgmma cimport (
     GROUP_BYTES, MAX_PHASES, WEIGHTS_TERMS, axes_of, count_tiles, is_flat, mx_nv_phase, mx_nv_tiles, order_of_tiles,
     sort_phases, split_k_among, sum_tiles, tile_t, time_of_rounds,
 )
-from ._tensor_maps cimport has_maps, map_pixels, mapped
+from ._tensor_maps cimport has_maps, map_pixels, mapped, reach_of
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_tf32_args.h" nogil:
     ctypedef struct mx_nv_tf32_filters:
@@ -97,9 +97,9 @@ cdef int64_t _stages(const choice_t* c, int64_t slices) noexcept nogil:
     return min(8, left // ((c.pixels + c.filters) * 128))
 
 
-cdef bint _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, int phases) noexcept:
-    """Whether x is copied by tensor maps, should there be some for how it lies: of each of so many launches."""
-    return phases == 1 and _run_of(p, r) == 0 and r.channels % DEPTH == 0 and has_maps(dev)
+cdef bint _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r) noexcept:
+    """Whether x is copied by a tensor map, should there be one for how it lies."""
+    return _run_of(p, r) == 0 and r.channels % DEPTH == 0 and has_maps(dev)
 
 
 cdef double _slice_time(const choice_t* c, const mx_nv_conv* g, int run, bint by_map) noexcept nogil:
@@ -116,7 +116,7 @@ cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, co
                       int wanted=-1, int filters=0) noexcept:
     """The tile `wanted` where it can be, else the one that should take least time, of so many `filters` if not zero."""
     cdef chosen_t best = chosen_t(-1, _run_of(p, r), 1, g.y_c == 1 and g.filters > 1,
-                                  _by_maps(dev, p, r, phases), 1, 1, 1, -1)
+                                  _by_maps(dev, p, r), 1, 1, 1, -1)
     cdef int64_t units = max(1, dev.compute_units), down, across, groups, stages, slices = _slices(g)
     cdef double[MAX_PHASES] each
     cdef double cost, slice
@@ -164,11 +164,16 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, i
         VEC=best.vector, BP=c.pixels, BF=c.filters, PHASES=phases, STAGES=best.stages,
         RESIDENT=_slices(g) if c.resident else 0, PING_PONG=c.ping_pong, X_RUN=best.run,
         WHOLE_SLICES=int(g.reduced % DEPTH == 0), **_order_of_k(best.by_map))
-    args = operand_args(r, g)
+    cdef mx_nv_conv whole = g[0], reach
+    cdef KernelSpec unmapped = None
+    map = None
+    if best.by_map:
+        reach = reach_of(g, phases)
+        map = map_pixels(&reach, 0, c.pixels, 4)
+        whole.first_h, whole.first_w, whole.taps_h, whole.taps_w = reach.first_h, reach.first_w, 1, 1
+    args = operand_args(r, &whole)
     args = args[:1] + (Arg.slot_of(SLOT_WORKSPACE, 4, g.w_first * 4),) + args[2:4] + (
         struct_arg(&order, sizeof(order) - (MAX_PHASES - phases) * sizeof(mx_nv_phase)),) + args[4:]
-    cdef KernelSpec unmapped = None
-    map = map_pixels(g, 0, c.pixels, 4) if best.by_map else None
     if map is not None:
         spec, unmapped = spec.defining("-D TENSOR_MAPS=1"), spec
         args = (mapped(args[0], map),) + args[1:]

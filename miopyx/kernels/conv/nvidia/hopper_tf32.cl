@@ -62,6 +62,9 @@
 #ifndef K_IN_ORDER /* w has numbers of K as they are; X_RUN is 0 */
 #define K_IN_ORDER TENSOR_MAPS
 #endif
+#ifndef DEPENDENT /* 1: may be launched before the launch in front of it has ended */
+#define DEPENDENT 0
+#endif
 #define AXES 2
 #define X_THROUGH_L1 0
 #define MX_TF32
@@ -290,6 +293,9 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
         if (TENSOR_MAPS)
             MX_WG_PUBLISH(); /* the copies' proxy finds the barriers begun */
     }
+#if DEPENDENT
+    MX_WAIT_FOR_LAST(); /* what rounds the filters */
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);
     if (role == 2) {
 #if MORE_REGISTERS

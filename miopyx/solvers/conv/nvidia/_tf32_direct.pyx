@@ -12,7 +12,8 @@ from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_FORWARD, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport spatial_size, stride_of, sum_terms
 from ._common cimport (
-    CUT, LONGEST, ROUNDED, WGMMA_PEAK, divides, divisor, mx_divisor, mx_nv_conv, mx_nv_volume, set_taps, volume,
+    CUT, LONGEST, ROUNDED, WGMMA_PEAK, divides, divisor, may_begin_early, mx_divisor, mx_nv_conv, mx_nv_volume, set_taps,
+    volume,
 )
 from ._mma cimport (
     NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, contiguous_pixels, elements_of, megabytes, only_read,
@@ -40,20 +41,20 @@ cdef enum:
     CHOICES_COUNT = 8
 
 # A tile: pixels, filters, whether it is ping-pong, whether w stays in local memory, what a slice takes in microseconds,
-# also where x is copied in runs of pixels and where by a tensor map, and what a whole tile takes besides.
+# also where x is copied in runs of pixels, and what a whole tile takes besides; both where a tensor map copies.
 cdef struct choice_t:
     int pixels, filters, ping_pong, resident
-    double slice, in_runs, by_map, end
+    double slice, in_runs, end, mapped_slice, mapped_end
 
 cdef choice_t[CHOICES_COUNT] CHOICES
-CHOICES[0] = choice_t(128, 256, 0, 0, 0.75, 0.82, 0.63, 3.50)
-CHOICES[1] = choice_t(256, 128, 0, 0, 1.23, 1.12, 0.63, 4.00)
-CHOICES[2] = choice_t(128, 128, 1, 0, 0.56, 0.68, 0.33, 1.50)
-CHOICES[3] = choice_t(128, 64, 1, 0, 0.58, 0.62, 0.24, 0.63)
-CHOICES[4] = choice_t(256, 64, 0, 0, 0.99, 1.15, 0.45, 1.65)
-CHOICES[5] = choice_t(64, 256, 1, 0, 0.39, 0.56, 0.35, 1.80)
-CHOICES[6] = choice_t(64, 256, 1, 1, 0.39, 0.56, 0.35, 1.20)
-CHOICES[7] = choice_t(128, 128, 1, 1, 0.60, 0.66, 0.30, 1.50)
+CHOICES[0] = choice_t(128, 256, 0, 0, 0.75, 0.82, 3.50, 0.633, 3.63)
+CHOICES[1] = choice_t(256, 128, 0, 0, 1.23, 1.12, 4.00, 0.65, 4.3)
+CHOICES[2] = choice_t(128, 128, 1, 0, 0.56, 0.68, 1.50, 0.317, 1.79)
+CHOICES[3] = choice_t(128, 64, 1, 0, 0.58, 0.62, 0.63, 0.26, 0.95)
+CHOICES[4] = choice_t(256, 64, 0, 0, 0.99, 1.15, 1.65, 0.40, 2.1)
+CHOICES[5] = choice_t(64, 256, 1, 0, 0.39, 0.56, 1.80, 0.355, 2.05)
+CHOICES[6] = choice_t(64, 256, 1, 1, 0.39, 0.56, 1.20, 0.33, 1.73)
+CHOICES[7] = choice_t(128, 128, 1, 1, 0.60, 0.66, 1.50, 0.31, 1.85)
 cdef tuple TABLE = (("TILE", tuple(range(CHOICES_COUNT))),)
 
 
@@ -104,7 +105,7 @@ cdef bint _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r) noexc
 
 cdef double _slice_time(const choice_t* c, const mx_nv_conv* g, int run, bint by_map) noexcept nogil:
     """Microseconds of a slice."""
-    cdef double time = c.by_map if by_map else c.in_runs if run else c.slice
+    cdef double time = c.mapped_slice if by_map else c.in_runs if run else c.slice
     if run == 1 and g.step_w > 1:
         time *= 1 + c.pixels / 128.0  # every second pixel: twice the lines, which the L1 keeps for few pixels
     if run and g.reduced % DEPTH and c.pixels < 256:
@@ -140,7 +141,7 @@ cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, co
             continue
         slice = _slice_time(&CHOICES[i], g, best.run, best.by_map)
         for j in range(phases):
-            each[j] = _slices(&g[j]) * slice + CHOICES[i].end
+            each[j] = _slices(&g[j]) * slice + (CHOICES[i].mapped_end if best.by_map else CHOICES[i].end)
         cost = time_of_rounds(each, phases, down * across, groups)
         if best.cost < 0 or cost < best.cost or i == wanted:
             best.choice, best.groups, best.stages, best.cost = i, groups, stages, cost
@@ -155,7 +156,7 @@ cdef bint _together(const mx_conv_problem* p, int count) noexcept nogil:
     return 1 < count <= MAX_PHASES and p.x.len[3] % p.step[1] == 0 and p.x.len[4] % p.step[2] == 0
 
 
-cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases, const chosen_t* best):
+cdef Step _multiply(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases, const chosen_t* best):
     """One launch; of `phases` with equal grids; w_first is where in the rounded filters each begins."""
     cdef const choice_t* c = &CHOICES[best.choice]
     cdef mx_nv_tiles order = order_of_tiles(g, phases, ceil_div(g.pixels, c.pixels), ceil_div(g.filters, c.filters))
@@ -163,7 +164,7 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, i
         "conv/nvidia/hopper_tf32.cl", "conv_nvidia_hopper_tf32", SM_90A=1, CHANNELS_LAST=int(best.last),
         VEC=best.vector, BP=c.pixels, BF=c.filters, PHASES=phases, STAGES=best.stages,
         RESIDENT=_slices(g) if c.resident else 0, PING_PONG=c.ping_pong, X_RUN=best.run,
-        WHOLE_SLICES=int(g.reduced % DEPTH == 0), **_order_of_k(best.by_map))
+        WHOLE_SLICES=int(g.reduced % DEPTH == 0), **_order_of_k(best.by_map), **may_begin_early(dev))
     cdef mx_nv_conv whole = g[0], reach
     cdef KernelSpec unmapped = None
     map = None
@@ -229,7 +230,7 @@ cdef list _launches(Device dev, const mx_conv_problem* p, const roles_t* r, mx_n
         (Arg.slot_of(SLOT_W, 4), Arg.slot_of(SLOT_WORKSPACE, 4), struct_arg(&f, sizeof(f))),
         (p.groups * blocks * (filters // 8) * ceil_div(r.channels, 32) * 256,), (256,))]
     for i in range(launches):
-        steps.append(_multiply(p, r, &g[i], count if together else 1, &best[i]))
+        steps.append(_multiply(dev, p, r, &g[i], count if together else 1, &best[i]))
     if r.y_slot == SLOT_WORKSPACE:
         steps.append(join_of_planes(p, r))
     return steps

@@ -6,12 +6,13 @@
  * slices of 32 numbers of K into a ring, the two others share a tile's pixels, or each has its own tile (PING_PONG).
  *
  *   w   [slice][BF rows of 32], rounded and in order before (conv/nvidia/hopper_tf32_filters.cl): one copy a slice, from
- *       which wgmma reads.  RESIDENT slices, all of them, stay in local memory; `across` divides the groups then.
- *   x   float by float as it lies.  With TENSOR_MAPS copies round it to TF32, and wgmma takes it from local memory.  Else
- *       wgmma would cut what it takes from there, so a work-item loads its part of x, rounds it, and wgmma takes it from
- *       registers: of one of two sets in turn, while products with the other are under way.  The order is free:
- *         X_RUN 0       channels are contiguous: rows of 32 channels a pixel, 16 bytes copied at once, chunk c of row r at
- *                       c ^ (r % 8).  Channels and strides are multiples of 4.
+ *       which wgmma reads.  Or as it lies (W_IN_PLACE), by a map that brings filters into that order.  RESIDENT
+ *       slices, all of them, stay in local memory; `across` divides the groups then.
+ *   x   float by float as it lies.  With TENSOR_MAPS copies round it to TF32, and wgmma takes it from local memory.
+ *       Else wgmma would cut what it takes from there, so a work-item loads its part of x, rounds it, and wgmma takes
+ *       it from registers: of one of two sets in turn, while products with the other are under way.  The order is free:
+ *         X_RUN 0       channels are contiguous: rows of 32 channels a pixel, 16 bytes copied at once, chunk c of row r
+ *                       at c ^ (r % 8).  Channels and strides are multiples of 4.
  *         X_RUN 4, 1    rows of BP pixels a channel, so many copied at once; bytes of row r at b ^ (r / 8 * 32).  4: one
  *                       tap, whole images without gaps.  1: any strides.
  *       K-step s takes channels 8 t + 2 s and the next of lane t's eight, so that neighbours are loaded together; with
@@ -62,8 +63,8 @@
 #ifndef K_IN_ORDER /* w has numbers of K as they are; X_RUN is 0 */
 #define K_IN_ORDER TENSOR_MAPS
 #endif
-#ifndef DEPENDENT /* 1: may be launched before the launch in front of it has ended */
-#define DEPENDENT 0
+#ifndef W_IN_PLACE /* 1: w as it lies, channels contiguous, multiples of 16 filters; K_IN_ORDER; copies round it */
+#define W_IN_PLACE 0
 #endif
 #define AXES 2
 #define X_THROUGH_L1 0
@@ -145,6 +146,18 @@ static inline void mx_copy_singly(uint to, __global const float *from, bool vali
 #define COPY_X MX_COPY16
 #define COPY_X_SINGLY mx_copy_singly
 #endif
+
+/* The barrier waits for so many bytes more. */
+static inline void mx_barrier_expect_more(uint barrier_at, int bytes)
+{
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier_at), "r"(bytes) : "memory");
+}
+
+/* Of 16 columns of the product: a work-item has four neighbours, see conv/nvidia/hopper_tf32_filters.cl. */
+static inline int mx_filter_of_column(int column)
+{
+    return column / 16 * 16 + column % 8 / 2 * 4 + column / 8 % 2 * 2 + column % 2;
+}
 
 /* A work-item's part of 64 pixels: a[k-step][register]; `from`: its first row's numbers. */
 static inline __attribute__((always_inline)) void mx_load_pixels(uint (*a)[4], uint from)
@@ -266,7 +279,12 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
 #else
     __global const float *restrict X, long x_offset,
 #endif
-    __global const float *restrict W, long w_offset, __global float *restrict Y, long y_offset,
+#if TENSOR_MAPS && W_IN_PLACE
+    const mx_tensor_map w_map,
+#else
+    __global const float *restrict W, long w_offset,
+#endif
+    __global float *restrict Y, long y_offset,
     const mx_nv_conv g, const mx_nv_tiles order, const float alpha, const float beta)
 {
     __local uint4 stages[(RING_BYTES + RESIDENT * W_BYTES) / 16] __attribute__((aligned(1024)));
@@ -277,9 +295,11 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
 #endif
     const int item = get_local_id(0), lane = item & 31, role = item >> 7, tiles = PHASES * order.tiles;
 
-    W += w_offset;
     Y += y_offset + g.y_first;
+#if !(TENSOR_MAPS && W_IN_PLACE)
+    W += w_offset;
     const bool w_aligned = ((ulong)W & 15) == 0;
+#endif
 #if !TENSOR_MAPS
     X += x_offset;
     const bool aligned = X_RUN == 1 || ((ulong)X & 15) == 0;
@@ -293,9 +313,6 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
         if (TENSOR_MAPS)
             MX_WG_PUBLISH(); /* the copies' proxy finds the barriers begun */
     }
-#if DEPENDENT
-    MX_WAIT_FOR_LAST(); /* what rounds the filters */
-#endif
     barrier(CLK_LOCAL_MEM_FENCE);
     if (role == 2) {
 #if MORE_REGISTERS
@@ -307,6 +324,10 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
 #if TENSOR_MAPS
         ulong x_map_at;
         MX_PARAMETER_AT(x_map_at, "conv_nvidia_hopper_tf32", "0");
+#if W_IN_PLACE
+        ulong w_map_at;
+        MX_PARAMETER_AT(w_map_at, "conv_nvidia_hopper_tf32", "1");
+#endif
 #elif X_RUN == 0
         const int row0 = copier >> 3, first = (copier & 7) * 4;
         const uint x_to = shared + row0 * ROW_BYTES + (((copier & 7) ^ (row0 & 7)) << 4);
@@ -320,8 +341,10 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
             const int slices = SLICES(own);
             if (slices == 0)
                 continue;
+#if !W_IN_PLACE
             __global const float *filters = W + own.phase.w_first
                                             + (long)(own.group * order.across + own.n0 / BF) * slices * (BF * DEPTH);
+#endif
 #if TENSOR_MAPS
             const mx_pixel pixel = mx_pixel_of(own.m0, &g);
             int c = 0, tap_h = 0, tap_w = 0; /* what is copied next */
@@ -359,18 +382,34 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
                 mx_barrier_wait(empty + 8 * stage, parity);
                 if (!has_filters) {
                     const uint w_to = shared + W_AT(stage, slice);
+#if W_IN_PLACE
+                    const int column = g.w_first + tap_h * g.w_h + tap_w * g.w_w;
+#if TENSOR_MAPS
+                    mx_barrier_expect_more(bar, W_BYTES);
+                    MX_COPY_ROW_BLOCKS(w_to, w_map_at, column + c, (own.group * g.filters + own.n0) / 16, bar);
+#else
+                    __global const float *from = W + own.group * g.w_g + column + (c - first);
+                    for (int i = copier; i < BF * DEPTH; i += 128) {
+                        const int row = i / DEPTH, k = i % DEPTH, filter = own.n0 + mx_filter_of_column(row);
+                        const float value = filter < g.filters ? from[filter * g.w_k + k] : 0.0f;
+                        ((__local uint *)stages)[(w_to - shared) / 4 + row * DEPTH + ((k / 4 ^ row % 8) * 4 + k % 4)] =
+                            mx_nearest(as_uint(value));
+                    }
+                    MX_WG_PUBLISH();
+#endif
+#else
                     __global const float *from = filters + slice * (BF * DEPTH);
                     if (!w_aligned) {
                         for (int i = copier; i < BF * DEPTH; i += TENSOR_MAPS ? 1 : 128)
                             ((__local float *)stages)[(w_to - shared) / 4 + i] = from[i];
                         MX_WG_PUBLISH();
                     } else if (copier == 0) {
-                        asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;"
-                                     ::"r"(bar), "r"(W_BYTES) : "memory");
+                        mx_barrier_expect_more(bar, W_BYTES);
                         asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
                                      "[%0], [%1], %2, [%3];"
                                      ::"r"(w_to), "l"((ulong)from), "r"(W_BYTES), "r"(bar) : "memory");
                     }
+#endif
                 }
 #if TENSOR_MAPS
                 mx_barrier_expect(bar, X_BYTES);
@@ -412,7 +451,12 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
                 } else {
                     COPY_PIXELS(COPY_X_SINGLY);
                 }
-                mx_barrier_arrive_copied(bar);
+                if (W_IN_PLACE) {
+                    MX_COMMIT();
+                    MX_WAIT(0);
+                    mx_barrier_arrive(bar); /* which orders what was stored, too */
+                } else
+                    mx_barrier_arrive_copied(bar);
 #endif
                 if (++stage == STAGES)
                     stage = 0, parity ^= 1;

@@ -42,7 +42,6 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void round_filters(
     const int filter_of_all = line * 8 + item / 32, group = mx_quotient(filter_of_all, g.by_rows);
     const int filter = filter_of_all - group * (g.blocks * BF), row = mx_column(filter % BF);
     const bool valid = filter < g.filters;
-    MX_LET_NEXT_BEGIN();
     if (group >= g.groups)
         return;
     from += from_offset + group * g.from_g + filter * g.from_k + c * g.from_c;

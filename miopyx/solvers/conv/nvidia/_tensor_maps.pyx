@@ -13,7 +13,6 @@ from ._common cimport both, mx_nv_conv
 cdef enum:
     ROW_BYTES = 128        # of a row of local memory
     ROW = 64               # numbers of 16 bits of it
-    BLOCK = 32             # filters that mx_permuted of conv/nvidia/hopper_store.h reorders
     MOST_STEP = 8          # of a traversal
     MOST_BOX = 256
 
@@ -100,14 +99,15 @@ cdef mx_nv_conv reach_of(const mx_nv_conv* g, int phases) noexcept nogil:
     return o
 
 
-cdef bytes _rows(int64_t columns, int64_t rows, int64_t stride, int64_t box):
-    """Rows of `columns` numbers, `stride` apart: a box is 64 numbers of `box` rows."""
+cdef bytes _rows(int64_t columns, int64_t rows, int64_t stride, int64_t box, int64_t size):
+    """Rows of `columns` numbers of `size` bytes, `stride` apart: a box is 128 bytes of `box` rows."""
     cdef tensor_map_t m
     memset(&m, 0, sizeof(m))
     m.bytes, m.rank, m.len[0], m.len[1], m.stride[1], m.box[0], m.box[1] = (
-        2, 2, columns, rows, 2 * stride, ROW, <int> box)
+        <int> size, 2, columns, rows, size * stride, <int> (ROW_BYTES // size), <int> box)
     m.step[0] = m.step[1] = 1
-    return (<const char*> &m)[:sizeof(m)] if stride % 8 == 0 and 0 < columns <= stride and box <= MOST_BOX else None
+    return ((<const char*> &m)[:sizeof(m)]
+            if m.stride[1] % 16 == 0 and 0 < columns <= stride and box <= MOST_BOX else None)
 
 
 cdef bytes map_result(const mx_nv_conv* g, int64_t y_d):
@@ -117,17 +117,20 @@ cdef bytes map_result(const mx_nv_conv* g, int64_t y_d):
     if (g.y_c != 1 or g.groups > 1 and g.y_g != g.filters or rows > 1 and g.y_h != g.q * pixel
             or planes > 1 and y_d != rows * g.q * pixel or g.pixels > pixels and g.y_n != pixels * pixel):
         return None
-    return _rows(g.groups * g.filters, g.pixels, pixel, ROW)
+    return _rows(g.groups * g.filters, g.pixels, pixel, ROW, 2)
 
 
-cdef bytes map_filters(const mx_nv_conv* g, int64_t w_d, bint transposed, bint permuted, int64_t filters):
-    """w: a box is 64 channels of so many filters, in the order of mx_permuted where they are `permuted`.
+cdef bytes map_filters(const mx_nv_conv* g, int64_t w_d, bint transposed, bint permuted, int64_t filters, int64_t size):
+    """w, of numbers of `size` bytes: a box is 128 bytes of channels of so many filters.
 
-    `transposed`: 64 filters of 64 channels.  `w_d` is a volume's stride from one tap to the next along the depth.
+    `permuted`: in the order of mx_permuted of conv/nvidia/hopper_store.h, or for floats of mx_filter_of_column of
+    conv/nvidia/hopper_tf32.cl.  `transposed`: 64 filters of 64 channels, of 16 bits.  `w_d` is a volume's stride from
+    one tap to the next along the depth.
     """
     cdef tensor_map_t m
     cdef bytes plain
     cdef int i
+    cdef int64_t runs = 8 // size, block = 8 * runs  # of filters that are reordered; runs of two of them
     cdef int64_t taps_d = g.taps_h >> 16 if g.p >> 16 else 1, taps_h = g.taps_h & 0xffff if g.p >> 16 else g.taps_h
     cdef int64_t[3] far = [(taps_d - 1) * w_d, (taps_h - 1) * g.w_h, (g.taps_w - 1) * <int64_t> g.w_w]
     cdef int64_t low = g.w_first, high = g.w_first, rows = g.reduced if transposed else g.filters, w_k = g.w_k
@@ -137,15 +140,16 @@ cdef bytes map_filters(const mx_nv_conv* g, int64_t w_d, bint transposed, bint p
     if low < 0 or g.groups > 1 and g.w_g != rows * w_k:
         return None
     plain = _rows(high + (g.filters if transposed else g.reduced), g.groups * rows, w_k,
-                  ROW if transposed else filters)
+                  ROW if transposed else filters, size)
     if plain is None or not permuted:
         return plain
-    if g.filters % BLOCK:
+    if g.filters % block:
         return None
     m = (<const tensor_map_t*> <const char*> plain)[0]
     m.rank = 5
-    m.len[1], m.len[2], m.len[3], m.len[4] = 2, 4, 4, g.groups * g.filters // BLOCK
-    m.stride[1], m.stride[2], m.stride[3], m.stride[4] = 2 * w_k, 16 * w_k, 4 * w_k, 2 * BLOCK * w_k
-    m.box[1], m.box[2], m.box[3], m.box[4] = 2, 4, 4, <int> (filters // BLOCK)
+    m.len[1], m.len[2], m.len[3], m.len[4] = 2, 4, runs, g.groups * g.filters // block
+    m.stride[1], m.stride[2], m.stride[3], m.stride[4] = (
+        size * w_k, size * 2 * runs * w_k, size * 2 * w_k, size * block * w_k)
+    m.box[1], m.box[2], m.box[3], m.box[4] = 2, 4, <int> runs, <int> (filters // block)
     m.step[2] = m.step[3] = m.step[4] = 1
     return (<const char*> &m)[:sizeof(m)]

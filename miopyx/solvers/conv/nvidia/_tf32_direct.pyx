@@ -12,8 +12,7 @@ from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_FORWARD, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport spatial_size, stride_of, sum_terms
 from ._common cimport (
-    CUT, LONGEST, ROUNDED, WGMMA_PEAK, divides, divisor, may_begin_early, mx_divisor, mx_nv_conv, mx_nv_volume, set_taps,
-    volume,
+    CUT, LONGEST, ROUNDED, WGMMA_PEAK, divides, divisor, mx_divisor, mx_nv_conv, mx_nv_volume, set_taps, volume,
 )
 from ._mma cimport (
     NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, contiguous_pixels, elements_of, megabytes, only_read,
@@ -24,7 +23,7 @@ from ._wgmma cimport (
     GROUP_BYTES, MAX_PHASES, WEIGHTS_TERMS, axes_of, count_tiles, is_flat, mx_nv_phase, mx_nv_tiles, order_of_tiles,
     sort_phases, split_k_among, sum_tiles, tile_t, time_of_rounds,
 )
-from ._tensor_maps cimport has_maps, map_pixels, mapped, reach_of
+from ._tensor_maps cimport has_maps, map_filters, map_pixels, mapped, reach_of
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_tf32_args.h" nogil:
     ctypedef struct mx_nv_tf32_filters:
@@ -68,7 +67,7 @@ cdef tuple TERMS = ("launch", "packed", "x", "y", "counted", "rounds", "gathered
 # How a launch reads and writes, and its tile.
 cdef struct chosen_t:
     int choice, run, vector
-    bint last, by_map
+    bint last, by_map, w_in_place
     int64_t groups, stages, tiles
     double cost
 
@@ -103,6 +102,12 @@ cdef bint _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r) noexc
     return _run_of(p, r) == 0 and r.channels % DEPTH == 0 and has_maps(dev)
 
 
+cdef bint _w_in_place(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g) noexcept:
+    """Whether w is copied by a map, too, and nothing is rounded before."""
+    return (p.direction == MX_FORWARD and r.w_reduced == 1 and _by_maps(dev, p, r)
+            and map_filters(g, 0, False, True, 64, 4) is not None)
+
+
 cdef double _slice_time(const choice_t* c, const mx_nv_conv* g, int run, bint by_map) noexcept nogil:
     """Microseconds of a slice."""
     cdef double time = c.mapped_slice if by_map else c.in_runs if run else c.slice
@@ -117,7 +122,7 @@ cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, co
                       int wanted=-1, int filters=0) noexcept:
     """The tile `wanted` where it can be, else the one that should take least time, of so many `filters` if not zero."""
     cdef chosen_t best = chosen_t(-1, _run_of(p, r), 1, g.y_c == 1 and g.filters > 1,
-                                  _by_maps(dev, p, r), 1, 1, 1, -1)
+                                  _by_maps(dev, p, r), _w_in_place(dev, p, r, g), 1, 1, 1, -1)
     cdef int64_t units = max(1, dev.compute_units), down, across, groups, stages, slices = _slices(g)
     cdef double[MAX_PHASES] each
     cdef double cost, slice
@@ -156,7 +161,7 @@ cdef bint _together(const mx_conv_problem* p, int count) noexcept nogil:
     return 1 < count <= MAX_PHASES and p.x.len[3] % p.step[1] == 0 and p.x.len[4] % p.step[2] == 0
 
 
-cdef Step _multiply(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases, const chosen_t* best):
+cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases, const chosen_t* best):
     """One launch; of `phases` with equal grids; w_first is where in the rounded filters each begins."""
     cdef const choice_t* c = &CHOICES[best.choice]
     cdef mx_nv_tiles order = order_of_tiles(g, phases, ceil_div(g.pixels, c.pixels), ceil_div(g.filters, c.filters))
@@ -164,7 +169,7 @@ cdef Step _multiply(Device dev, const mx_conv_problem* p, const roles_t* r, mx_n
         "conv/nvidia/hopper_tf32.cl", "conv_nvidia_hopper_tf32", SM_90A=1, CHANNELS_LAST=int(best.last),
         VEC=best.vector, BP=c.pixels, BF=c.filters, PHASES=phases, STAGES=best.stages,
         RESIDENT=_slices(g) if c.resident else 0, PING_PONG=c.ping_pong, X_RUN=best.run,
-        WHOLE_SLICES=int(g.reduced % DEPTH == 0), **_order_of_k(best.by_map), **may_begin_early(dev))
+        WHOLE_SLICES=int(g.reduced % DEPTH == 0), **_order_of_k(best))
     cdef mx_nv_conv whole = g[0], reach
     cdef KernelSpec unmapped = None
     map = None
@@ -173,17 +178,20 @@ cdef Step _multiply(Device dev, const mx_conv_problem* p, const roles_t* r, mx_n
         map = map_pixels(&reach, 0, c.pixels, 4)
         whole.first_h, whole.first_w, whole.taps_h, whole.taps_w = reach.first_h, reach.first_w, 1, 1
     args = operand_args(r, &whole)
-    args = args[:1] + (Arg.slot_of(SLOT_WORKSPACE, 4, g.w_first * 4),) + args[2:4] + (
+    w = args[1] if best.w_in_place else Arg.slot_of(SLOT_WORKSPACE, 4, g.w_first * 4)
+    args = (args[0], w) + args[2:4] + (
         struct_arg(&order, sizeof(order) - (MAX_PHASES - phases) * sizeof(mx_nv_phase)),) + args[4:]
     if map is not None:
         spec, unmapped = spec.defining("-D TENSOR_MAPS=1"), spec
-        args = (mapped(args[0], map),) + args[1:]
+        if best.w_in_place:
+            w = mapped(w, map_filters(g, 0, False, True, c.filters, 4))
+        args = (mapped(args[0], map), w) + args[2:]
     return Step(spec, args, (best.groups * 384,), (384,), 1, unmapped)
 
 
-cdef dict _order_of_k(bint by_map):
+cdef dict _order_of_k(const chosen_t* best):
     """Whoever copies by maps finds numbers of K as they lie, and so does the kernel for memory that none takes."""
-    return {"K_IN_ORDER": 1} if by_map else {}
+    return {**({"K_IN_ORDER": 1} if best.by_map else {}), **({"W_IN_PLACE": 1} if best.w_in_place else {})}
 
 
 cdef roles_t _roles(const mx_conv_problem* p) noexcept nogil:
@@ -211,6 +219,8 @@ cdef list _launches(Device dev, const mx_conv_problem* p, const roles_t* r, mx_n
         sort_phases(g, count)
     # All phases have filters of one block size.
     best[0] = _choose(dev, p, r, g, count if together else 1, wanted)
+    if best[0].w_in_place:
+        return [_multiply(p, r, g, 1, &best[0])]
     filters = CHOICES[best[0].choice].filters
     for i in range(1, launches):
         best[i] = _choose(dev, p, r, &g[i], 1, wanted, filters)
@@ -226,11 +236,11 @@ cdef list _launches(Device dev, const mx_conv_problem* p, const roles_t* r, mx_n
         f.to[i] = g[i].w_first = <int> to
         to += p.groups * blocks * filters * _slices(&g[i]) * DEPTH
     steps = [Step(
-        KernelSpec("conv/nvidia/hopper_tf32_filters.cl", "round_filters", BF=filters, **_order_of_k(best[0].by_map)),
+        KernelSpec("conv/nvidia/hopper_tf32_filters.cl", "round_filters", BF=filters, **_order_of_k(&best[0])),
         (Arg.slot_of(SLOT_W, 4), Arg.slot_of(SLOT_WORKSPACE, 4), struct_arg(&f, sizeof(f))),
         (p.groups * blocks * (filters // 8) * ceil_div(r.channels, 32) * 256,), (256,))]
     for i in range(launches):
-        steps.append(_multiply(dev, p, r, &g[i], count if together else 1, &best[i]))
+        steps.append(_multiply(p, r, &g[i], count if together else 1, &best[i]))
     if r.y_slot == SLOT_WORKSPACE:
         steps.append(join_of_planes(p, r))
     return steps
@@ -254,6 +264,9 @@ cdef void _count(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_c
     if together:
         sort_phases(g, count)
     t.launch = 1
+    t.packed = (r.workspace if r.y_slot != SLOT_WORKSPACE else r.y_at) * 1e-6
+    if _w_in_place(dev, p, r, g):
+        t.launch = t.packed = 0
     for i in range(1 if together else count):
         best = _choose(dev, p, r, &g[i], count if together else 1)
         t.launch += 1
@@ -263,7 +276,6 @@ cdef void _count(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_c
             t.gathered += best.tiles * CHOICES[best.choice].pixels * _slices(&g[i]) * DEPTH * 4e-6
         if best.vector == 1:
             t.single += g.pixels * <double> g.filters * g.groups * 4e-6 * (count if together else 1)
-    t.packed = (r.workspace if r.y_slot != SLOT_WORKSPACE else r.y_at) * 1e-6
     t.x, t.y = megabytes(r.x), megabytes(r.y)
     if r.y_slot == SLOT_WORKSPACE:  # planes are written and read
         t.launch += 1
@@ -325,7 +337,14 @@ cdef class NvWgmmaTf32Fwd(NvImplicitGemmFwd):
         cdef roles_t r = _roles(&read)
         cdef mx_nv_conv g = operands(&read, &r)
         set_taps(&g, &read)
-        return Solution(_launches(dev, &read, &r, &g, 1, config[0] if config else -1), r.workspace)
+        return Solution(_launches(dev, &read, &r, &g, 1, config[0] if config else -1), self.workspace_bytes(dev, p))
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        cdef mx_conv_problem read = only_read(p)
+        cdef roles_t r = _roles(&read)
+        cdef mx_nv_conv g = operands(&read, &r)
+        set_taps(&g, &read)
+        return 0 if _w_in_place(dev, &read, &r, &g) else r.workspace
 
 
 cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):

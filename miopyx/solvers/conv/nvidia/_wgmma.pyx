@@ -495,7 +495,7 @@ cdef tuple _maps(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g
     else:
         v.x_d = v.w_d = 0
     x = map_pixels(g, v.x_d, c.pixels, 2)
-    w = None if x is None else map_filters(g, v.w_d, r.w_transposed, last and not r.w_transposed, c.filters)
+    w = None if x is None else map_filters(g, v.w_d, r.w_transposed, last and not r.w_transposed, c.filters, 2)
     return None if w is None else (x, w)
 
 

@@ -81,6 +81,7 @@ def ratio_by_mode() -> tuple[Figure, str]:
     """cuDNN's time by ours on an H200, a row a mode."""
     modes = {"float32 NCHW": "h200-float32-nchw", "float16 NCHW": "h200-float16-nchw",
              "float16 NHWC": "h200-float16-nhwc", "bfloat16 NHWC": "h200-bfloat16-nhwc",
+             "TF32 NCHW": "h200-tf32-nchw", "TF32 NHWC": "h200-tf32-nhwc",
              "groups, float32 NCHW": "h200-grouped-float32-nchw", "groups, float16 NHWC": "h200-grouped-float16-nhwc",
              "small, float32 NCHW": "h200-small-float32-nchw", "small, float16 NHWC": "h200-small-float16-nhwc"}
     series: dict[str, list[float]] = {NAMES[d]: [] for d in DIRECTIONS}
@@ -88,12 +89,12 @@ def ratio_by_mode() -> tuple[Figure, str]:
         rows = load(file)["rows"]
         for d in DIRECTIONS:
             series[NAMES[d]].append(mean(statistics.median(r["ratios"]) for r in rows if r["direction"] == d))
-    made, ax = figure(5.6)
+    made, ax = figure(7)
     bars(ax, list(modes), series, lambda v: f"{v:.2f}")
     ax.axvline(1, color=INK, linewidth=0.8)
     ax.set_xlabel("cuDNN's time by miopyx's: above 1 miopyx is faster")
     legend(made, ax)
-    return made, "Bars: cuDNN's time by miopyx's on an H200 for eight kinds of convolutions in three directions."
+    return made, "Bars: cuDNN's time by miopyx's on an H200 for ten kinds of convolutions in three directions."
 
 
 def short(layer: str) -> str:

@@ -1,7 +1,8 @@
 """Convolution of float32 on TF32, straight from the tensors, where the problem allows that.
 
-By Hopper's wgmma a launch rounds the filters and brings them into the kernel's order; x is read as it lies, whatever
-its strides.  Backward weights by mma.sync read x and dy as they lie, with channels last.
+By Hopper's wgmma x is read as it lies, whatever its strides, with channels last by tensor maps; a launch rounds the
+filters and brings them into the kernel's order, unless a map does.  Backward weights by mma.sync read x and
+dy as they lie, with channels last.
 """
 
 from libc.stdint cimport int64_t
@@ -288,7 +289,7 @@ cdef double _roundings(const mx_conv_problem* p, const roles_t* r) noexcept nogi
 
 
 cdef class NvWgmmaTf32Fwd(NvImplicitGemmFwd):
-    """Forward on TF32 by wgmma: a launch that rounds the filters, then a persistent implicit GEMM of x as it lies."""
+    """Forward on TF32 by wgmma: persistent implicit GEMM of x as it lies; filters that no map takes are rounded first."""
 
     def __cinit__(self):
         self.id, self.name, self.peak, self.long_rows = 1184, "NvWgmmaTf32Fwd", 2 * WGMMA_PEAK, True

@@ -143,7 +143,7 @@ def test_every_tile(gpu, host, rng, name, layout):
     assert len(tiles) >= 2
 
 
-MAPPED = {  # of NvWgmmaTf32 with channels last: what is copied by tensor maps
+MAPPED = {  # with channels last: what is copied by tensor maps
     "3x3": conv_case(3, 32, 64, (9, 11), (3, 3), (1, 1)),
     "3x3 with a stride": conv_case(2, 64, 96, (12, 13), (3, 3), (1, 1), (2, 2)),
     "uneven everything": conv_case(2, 96, 128, (15, 14), (5, 2), (3, 0), (3, 2), (2, 3)),
@@ -158,24 +158,41 @@ MAPPED = {  # of NvWgmmaTf32 with channels last: what is copied by tensor maps
 }
 
 
-@pytest.mark.parametrize("way", range(2))
+BY_MAPS = ("NvWgmmaTf32Fwd", "NvWgmmaTf32Bwd", "NvMmaTf32Wrw")
+
+
+@pytest.mark.parametrize("way", range(3))
 @pytest.mark.parametrize("name", MAPPED)
-def test_x_by_tensor_maps(gpu, host, rng, name, way):
+def test_copies_by_tensor_maps(gpu, host, rng, name, way):
     """Each tile, from memory that a map takes and from other memory."""
     if gpu.device.info.cuda < 0:
         pytest.skip("OpenCL makes no tensor maps")
-    case, solver = MAPPED[name], registry.BY_NAME["NvWgmmaTf32" + ("Fwd", "Bwd")[way]]
+    case, solver = MAPPED[name], registry.BY_NAME[BY_MAPS[way]]
     example = allowed(Example(case, "float32", "channels last", rng, host, copied=True))
+    summed = (case.x_lens[1], case.w_lens[0], math.gcd(case.x_lens[1], case.w_lens[0]))[way] // case.groups
     for config in configurations_of(solver, gpu.device, example.problem(way)):
         steps = solver.solution(gpu.device, example.problem(way), config).steps
         mapped = [step for step in steps if step.unmapped is not None]
-        assert bool(mapped) == ((case.x_lens[1], case.w_lens[0])[way] // case.groups % 32 == 0)
+        assert bool(mapped) == (summed % 32 == 0)
         assert all("TENSOR_MAPS=1" in step.spec.options.split() for step in mapped)
         if way == 0 and case.w_lens[0] % 16 == 0:  # filters as they lie
             assert len(steps) == 1
             assert solver.workspace_size(gpu.device, example.problem(way)) == 0
         check(gpu, example, way, solver, rng, config)
     check(gpu, allowed(Example(case, "float32", "channels last", rng, host, shift=1, copied=True)), way, solver, rng)
+
+
+@pytest.mark.parametrize("case", [conv_case(2, 64, 96, (3, 4, 9), (3, 2, 3), (1, 0, 1)),
+                                  conv_case(1, 32, 64, (5, 6, 20), (3, 1, 2), (1, 0, 2), (2, 1, 2))], ids=["3x2x3", "strides"])
+def test_weights_of_volumes_by_tensor_maps(gpu, host, rng, case):
+    if gpu.device.info.cuda < 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    solver = registry.BY_NAME["NvMmaTf32Wrw"]
+    for shift in (0, 1):
+        example = allowed(Example(case, "float32", "channels last", rng, host, shift=shift, copied=True))
+        for config in configurations_of(solver, gpu.device, example.problem(2)):
+            assert solver.solution(gpu.device, example.problem(2), config).steps[0].unmapped is not None
+            check(gpu, example, 2, solver, rng, config)
 
 
 @pytest.mark.parametrize("way", range(2))

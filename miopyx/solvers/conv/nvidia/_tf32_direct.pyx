@@ -24,7 +24,7 @@ from ._wgmma cimport (
     GROUP_BYTES, MAX_PHASES, WEIGHTS_TERMS, axes_of, count_tiles, is_flat, mx_nv_phase, mx_nv_tiles, order_of_tiles,
     sort_phases, split_k_among, sum_tiles, tile_t, time_of_rounds,
 )
-from ._tensor_maps cimport has_maps, map_filters, map_pixels, mapped, reach_of
+from ._tensor_maps cimport has_maps, map_filters, map_pixels, map_result, mapped, reach_of
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_tf32_args.h" nogil:
     ctypedef struct mx_nv_tf32_filters:
@@ -412,6 +412,14 @@ TILES[2] = tile_t(128, 128, 128, 2, 32, 1.70, 4)
 TILES[3] = tile_t(64, 256, 128, 2, 16, 1.40, 4)
 TILES[4] = tile_t(256, 64, 128, 2, 16, 1.40, 4)
 TILES[5] = tile_t(64, 64, 128, 3, 32, 1.00, 4)
+# The same where tensor maps copy.
+cdef tile_t[WEIGHT_TILES] MAPPED_TILES
+MAPPED_TILES[0] = tile_t(128, 256, 256, 1, 32, 1.0, 4)
+MAPPED_TILES[1] = tile_t(256, 128, 256, 1, 32, 1.0, 4)
+MAPPED_TILES[2] = tile_t(128, 128, 128, 2, 32, 1.1, 4)
+MAPPED_TILES[3] = tile_t(64, 256, 128, 2, 16, 0.9, 4)
+MAPPED_TILES[4] = tile_t(256, 64, 128, 2, 16, 0.9, 4)
+MAPPED_TILES[5] = tile_t(64, 64, 128, 3, 32, 0.65, 4)
 cdef tuple TILE_DEFINES = (
     {"STAGES": 4}, {"STAGES": 4}, {"STAGES": 3}, {"STAGES": 5}, {"STAGES": 5}, {"STAGES": 4, "WM": 32, "WN": 32})
 cdef tuple WEIGHTS_TABLE = (("TILE", tuple(range(WEIGHT_TILES))),)
@@ -423,12 +431,21 @@ cdef bint _by_fours(const mx_tensor* t, int64_t channels) noexcept nogil:
             and (stride_of(t, 0) | stride_of(t, 2) | stride_of(t, 3) | stride_of(t, 4)) % 4 == 0)
 
 
+cdef bint _weights_by_maps(Device dev, const mx_conv_problem* p) noexcept:
+    """Whether the kernel copies by tensor maps, should there be some for how x and dy lie."""
+    return p.w.len[1] % DEPTH == 0 and p.w.len[0] // p.groups % DEPTH == 0 and has_maps(dev)
+
+
+cdef const tile_t* _tiles(Device dev, const mx_conv_problem* p) noexcept:
+    return &MAPPED_TILES[0] if _weights_by_maps(dev, p) else &TILES[0]
+
+
 cdef split_k_t _split(Device dev, const mx_conv_problem* p, int wanted=-1) noexcept:
     cdef split_k_t s
     memset(&s, 0, sizeof(s))
     s.x_slot, s.reduced = SLOT_X, p.w.len[1]
     s.columns = s.reduced * p.w.len[3] * p.w.len[4]
-    return split_k_among(dev, p, &s, TILES, WEIGHT_TILES, 4 * (elements_of(&p.x) + elements_of(&p.y)), False, wanted)
+    return split_k_among(dev, p, &s, _tiles(dev, p), WEIGHT_TILES, 4 * (elements_of(&p.x) + elements_of(&p.y)), False, wanted)
 
 
 cdef bint _fills(const mx_conv_problem* p, int tile) noexcept nogil:
@@ -479,7 +496,7 @@ cdef class NvMmaTf32Wrw(NvImplicitGemmWrw):
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
         cdef mx_conv_problem read = only_read(p)
         cdef split_k_t s = _split(dev, &read)
-        count_tiles(dev, &read, &s, &TILES[s.tile], terms)
+        count_tiles(dev, &read, &s, &_tiles(dev, &read)[s.tile], terms)
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return WEIGHTS_TABLE
@@ -498,6 +515,8 @@ cdef class NvMmaTf32Wrw(NvImplicitGemmWrw):
         cdef const tile_t* tile = &TILES[s.tile]
         cdef mx_nv_conv g
         cdef mx_nv_volume v
+        cdef KernelSpec unmapped = None
+        v.x_d = v.y_d = 0
         set_split_k(&read, &s, &g)
         problem = struct_arg(&g, sizeof(g))
         if g.p >> 16:
@@ -510,5 +529,10 @@ cdef class NvMmaTf32Wrw(NvImplicitGemmWrw):
             DILATED=int(g.p >> 16 == 0 and (g.tap_h != 1 or g.tap_w != 1)), **axes_of(&g), **TILE_DEFINES[s.tile])
         args = (Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4), Arg.slot_of(SLOT_WORKSPACE, 4), problem,
                 Arg.int32(s.split_slices))
-        return Solution([Step(spec, args, (tile.threads * s.groups,), (tile.threads,)),
+        if _weights_by_maps(dev, &read):
+            x, y = map_pixels(&g, v.x_d, tile.depth, 4), map_result(&g, v.y_d, tile.depth, 4)
+            if x is not None and y is not None:
+                spec, unmapped = spec.defining("-D TENSOR_MAPS=1 -D SM_90A=1"), spec
+                args = (mapped(args[0], x), mapped(args[1], y)) + args[2:]
+        return Solution([Step(spec, args, (tile.threads * s.groups,), (tile.threads,), 1, unmapped),
                          sum_tiles(dev, &read, &s, tile, {"IN_ROWS": 1})], self.workspace_bytes(dev, p))

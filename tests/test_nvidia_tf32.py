@@ -28,6 +28,7 @@ from miopyx import ConvolutionDescriptor, TensorDescriptor
 from miopyx.problem._key import find_key, parse_find_key, parse_perf_key, perf_key
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
+from miopyx.solvers.conv.nvidia import _tf32_direct
 
 ATTRIBUTE = miopyx.MIOPEN_CONVOLUTION_ATTRIB_MATH_TYPE
 FAMILIES = ("NvTf32", "NvWgmmaTf32", "NvHalves", "NvMmaTf32")
@@ -156,6 +157,17 @@ MAPPED = {  # with channels last: what is copied by tensor maps
     "images smaller than a box": conv_case(40, 64, 288, (2, 3), (3, 3), (1, 1)),
     "one pixel an image": conv_case(140, 64, 256, (1, 1), (1, 1), (0, 0)),
 }
+UNMAPPED = {  # what no map reaches, or only some phases'
+    "a stride of 9": conv_case(1, 96, 64, (20, 5), (2, 1), (0, 0), (9, 1)),
+    "far taps": conv_case(1, 32, 32, (11, 19), (3, 11), (1, 150), (1, 2), (1, 30)),
+}
+
+
+@pytest.fixture
+def mapped_weights():
+    _tf32_direct.allow_mapped_weights()
+    yield
+    _tf32_direct.allow_mapped_weights(False)
 
 
 BY_MAPS = ("NvWgmmaTf32Fwd", "NvWgmmaTf32Bwd", "NvMmaTf32Wrw")
@@ -163,7 +175,7 @@ BY_MAPS = ("NvWgmmaTf32Fwd", "NvWgmmaTf32Bwd", "NvMmaTf32Wrw")
 
 @pytest.mark.parametrize("way", range(3))
 @pytest.mark.parametrize("name", MAPPED)
-def test_copies_by_tensor_maps(gpu, host, rng, name, way):
+def test_copies_by_tensor_maps(gpu, host, rng, mapped_weights, name, way):
     """Each tile, from memory that a map takes and from other memory."""
     if gpu.device.info.cuda < 0:
         pytest.skip("OpenCL makes no tensor maps")
@@ -182,9 +194,23 @@ def test_copies_by_tensor_maps(gpu, host, rng, name, way):
     check(gpu, allowed(Example(case, "float32", "channels last", rng, host, shift=1, copied=True)), way, solver, rng)
 
 
-@pytest.mark.parametrize("case", [conv_case(2, 64, 96, (3, 4, 9), (3, 2, 3), (1, 0, 1)),
-                                  conv_case(1, 32, 64, (5, 6, 20), (3, 1, 2), (1, 0, 2), (2, 1, 2))], ids=["3x2x3", "strides"])
-def test_weights_of_volumes_by_tensor_maps(gpu, host, rng, case):
+@pytest.mark.parametrize("way", range(2))
+@pytest.mark.parametrize("name", UNMAPPED)
+def test_what_no_map_reaches(gpu, host, rng, name, way):
+    solver = registry.BY_NAME[BY_MAPS[way]]
+    example = allowed(Example(UNMAPPED[name], "float32", "channels last", rng, host, copied=True))
+    steps = solver.solution(gpu.device, example.problem(way)).steps
+    assert not any("W_IN_PLACE=1" in step.spec.options.split() for step in steps)
+    assert len({"K_IN_ORDER=1" in step.spec.options.split() for step in steps}) == 1
+    check(gpu, example, way, solver, rng)
+
+
+VOLUMES_BY_MAPS = (conv_case(2, 64, 96, (3, 4, 9), (3, 2, 3), (1, 0, 1)),
+                   conv_case(1, 32, 64, (5, 6, 20), (3, 1, 2), (1, 0, 2), (2, 1, 2)))
+
+
+@pytest.mark.parametrize("case", VOLUMES_BY_MAPS, ids=["3x2x3", "strides"])
+def test_weights_of_volumes_by_tensor_maps(gpu, host, rng, mapped_weights, case):
     if gpu.device.info.cuda < 0:
         pytest.skip("OpenCL makes no tensor maps")
     solver = registry.BY_NAME["NvMmaTf32Wrw"]
@@ -204,8 +230,13 @@ def test_maps_round_to_nearest_and_keep_inf_and_nan(gpu, host, rng, way):
     example = allowed(Example(case, "float32", "channels last", rng, host))
     read = example.data[0 if way == 0 else 2]  # x, or dy
     bits = read.view(np.uint32)
-    bits[...] = bits & ~np.uint32(0x1fff) | rng.integers(0xf00, 0x1100, read.shape, np.uint32)
+    bits[...] = bits & ~np.uint32(0x1fff) | rng.integers(0xffe, 0x1003, read.shape, np.uint32)
     check(gpu, example, way, solver, rng)
+    w = example.data[1].copy()
+    example.data[1][...] = (np.arange(64) == 0).reshape((64, 1, 1, 1) if way else (64, 1, 1))
+    even = (bits + np.uint32(0xfff) + (bits >> 13 & 1)) & ~np.uint32(0x1fff)
+    assert np.array_equal(example.run(gpu, way, solver), np.broadcast_to(even.view(np.float32)[:, :1], read.shape))
+    example.data[1][...] = w
     odd = {(0, 1, 2, 3): 0x7f800000, (1, 5, 0, 0): 0x7f800001, (1, 9, 1, 1): 0xffffffff, (1, 33, 4, 5): 0x7fffffff,
            (0, 63, 4, 4): 0xff800000, (1, 0, 3, 3): 0x7f800fff}
     for at, value in odd.items():

@@ -249,8 +249,6 @@ static void nv_copy_bulk(uint32_t to, uint64_t from, uint32_t bytes, uint32_t ba
 
 /* Copies by tensor maps, as libcuda_stub.c makes them: rows of 128 bytes, swizzled; floats are rounded to TF32. */
 #include "tensor_map.h"
-static float float_of(uint32_t bits);
-static uint32_t tf32_from(float value);
 static uint64_t nv_parameter(int number) { return (uint64_t)kernel_arguments[number]; }
 static void nv_copy_box(uint32_t to, uint64_t map_at, const int32_t *place, const int32_t *apart, uint32_t barrier_at,
                         int im2col, int rank)
@@ -283,8 +281,8 @@ static void nv_copy_box(uint32_t to, uint64_t map_at, const int32_t *place, cons
             target ^= (target >> 7 & 7) << 4;
             if (inside && column >= 0 && column < (int64_t)m->len[0])
                 memcpy(&bits, global_at(from + m->bytes * column, m->bytes, "cp.async.bulk.tensor"), m->bytes);
-            if (m->bytes == 4)
-                bits = tf32_from(float_of(bits));
+            if (m->bytes == 4) /* halves to even */
+                bits = (bits & 0x7fffffff) > 0x7f800000 ? 0x7fffffff : (bits + 0xfff + (bits >> 13 & 1)) & 0xffffe000u;
             memcpy(local_at(target, m->bytes), &bits, m->bytes);
         }
         /* The next row: of a box, or the next pixel. */

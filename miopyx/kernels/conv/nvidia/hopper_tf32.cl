@@ -56,8 +56,8 @@
 #ifndef PHASES
 #define PHASES 1
 #endif
-#ifndef TENSOR_MAPS /* 1: one work-item copies, x by a map of it; X_RUN is 0, `channels` a multiple of 32, and g.first_h
-                     * and g.first_w belong to the lowest of all phases' taps */
+#ifndef TENSOR_MAPS /* 1: one work-item copies, x by a map of it; X_RUN is 0, `channels` a multiple of 32, and g has one
+                     * tap, the lowest of all phases' */
 #define TENSOR_MAPS 0
 #endif
 #ifndef K_IN_ORDER /* w has numbers of K as they are; X_RUN is 0 */

@@ -116,7 +116,8 @@ static inline __attribute__((always_inline)) void mx_weights(
                 for (int i = 0; i < WM / 16; i++)
 #pragma unroll
                     for (int j = 0; j < WN / 16; j++) {
-                        MX_ADD_PRODUCT(sums[i][2 * j], a[i][0].x, a[i][0].y, a[i][1].x, a[i][1].y, b[j][0].x, b[j][1].x);
+                        MX_ADD_PRODUCT(sums[i][2 * j], a[i][0].x, a[i][0].y, a[i][1].x, a[i][1].y, b[j][0].x,
+                                       b[j][1].x);
                         MX_ADD_PRODUCT(sums[i][2 * j + 1], a[i][0].x, a[i][0].y, a[i][1].x, a[i][1].y, b[j][0].y,
                                        b[j][1].y);
                     }

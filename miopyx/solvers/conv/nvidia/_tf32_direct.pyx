@@ -98,14 +98,21 @@ cdef int64_t _stages(const choice_t* c, int64_t slices) noexcept nogil:
     return min(8, left // ((c.pixels + c.filters) * 128))
 
 
-cdef bint _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r) noexcept:
-    """Whether x is copied by a tensor map, should there be one for how it lies."""
-    return _run_of(p, r) == 0 and r.channels % DEPTH == 0 and has_maps(dev)
+cdef bytes _map_of_x(const mx_nv_conv* g, int phases, int64_t pixels):
+    """For boxes of so many pixels, of a launch of so many phases; None where there is none."""
+    cdef mx_nv_conv reach = reach_of(g, phases)
+    return map_pixels(&reach, 0, pixels, 4)
+
+
+cdef bint _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases) noexcept:
+    """Whether a launch copies x by a tensor map."""
+    return (_run_of(p, r) == 0 and r.channels % DEPTH == 0 and has_maps(dev)
+            and _map_of_x(g, phases, 64) is not None)
 
 
 cdef bint _w_in_place(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g) noexcept:
     """Whether w is copied by a map, too, and nothing is rounded before."""
-    return (p.direction == MX_FORWARD and r.w_reduced == 1 and _by_maps(dev, p, r)
+    return (p.direction == MX_FORWARD and r.w_reduced == 1 and _by_maps(dev, p, r, g, 1)
             and map_filters(g, 0, False, True, 64, 4) is not None)
 
 
@@ -123,7 +130,7 @@ cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, co
                       int wanted=-1, int filters=0) noexcept:
     """The tile `wanted` where it can be, else the one that should take least time, of so many `filters` if not zero."""
     cdef chosen_t best = chosen_t(-1, _run_of(p, r), 1, g.y_c == 1 and g.filters > 1,
-                                  _by_maps(dev, p, r), _w_in_place(dev, p, r, g), 1, 1, 1, -1)
+                                  _by_maps(dev, p, r, g, phases), _w_in_place(dev, p, r, g), 1, 1, 1, -1)
     cdef int64_t units = max(1, dev.compute_units), down, across, groups, stages, slices = _slices(g)
     cdef double[MAX_PHASES] each
     cdef double cost, slice
@@ -173,20 +180,18 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, i
         WHOLE_SLICES=int(g.reduced % DEPTH == 0), **_order_of_k(best))
     cdef mx_nv_conv whole = g[0], reach
     cdef KernelSpec unmapped = None
-    map = None
     if best.by_map:
         reach = reach_of(g, phases)
-        map = map_pixels(&reach, 0, c.pixels, 4)
         whole.first_h, whole.first_w, whole.taps_h, whole.taps_w = reach.first_h, reach.first_w, 1, 1
     args = operand_args(r, &whole)
     w = args[1] if best.w_in_place else Arg.slot_of(SLOT_WORKSPACE, 4, g.w_first * 4)
     args = (args[0], w) + args[2:4] + (
         struct_arg(&order, sizeof(order) - (MAX_PHASES - phases) * sizeof(mx_nv_phase)),) + args[4:]
-    if map is not None:
+    if best.by_map:
         spec, unmapped = spec.defining("-D TENSOR_MAPS=1"), spec
         if best.w_in_place:
             w = mapped(w, map_filters(g, 0, False, True, c.filters, 4))
-        args = (mapped(args[0], map), w) + args[2:]
+        args = (mapped(args[0], map_pixels(&reach, 0, c.pixels, 4)), w) + args[2:]
     return Step(spec, args, (best.groups * 384,), (384,), 1, unmapped)
 
 
@@ -225,6 +230,9 @@ cdef list _launches(Device dev, const mx_conv_problem* p, const roles_t* r, mx_n
     filters = CHOICES[best[0].choice].filters
     for i in range(1, launches):
         best[i] = _choose(dev, p, r, &g[i], 1, wanted, filters)
+        best[0].by_map = best[0].by_map and best[i].by_map
+    for i in range(1, launches):  # filters are in one order
+        best[i].by_map = best[0].by_map
     blocks = ceil_div(r.filters, filters)
     memset(&f, 0, sizeof(f))
     f.groups, f.filters, f.channels = <int> p.groups, <int> r.filters, <int> r.channels
@@ -412,7 +420,7 @@ TILES[2] = tile_t(128, 128, 128, 2, 32, 1.70, 4)
 TILES[3] = tile_t(64, 256, 128, 2, 16, 1.40, 4)
 TILES[4] = tile_t(256, 64, 128, 2, 16, 1.40, 4)
 TILES[5] = tile_t(64, 64, 128, 3, 32, 1.00, 4)
-# The same where tensor maps copy.
+# The same where tensor maps copy, as predicted: nobody has measured them.
 cdef tile_t[WEIGHT_TILES] MAPPED_TILES
 MAPPED_TILES[0] = tile_t(128, 256, 256, 1, 32, 1.0, 4)
 MAPPED_TILES[1] = tile_t(256, 128, 256, 1, 32, 1.0, 4)
@@ -431,9 +439,19 @@ cdef bint _by_fours(const mx_tensor* t, int64_t channels) noexcept nogil:
             and (stride_of(t, 0) | stride_of(t, 2) | stride_of(t, 3) | stride_of(t, 4)) % 4 == 0)
 
 
+cdef bint _mapped_weights = False
+
+
+def allow_mapped_weights(bint allowed=True):
+    """Whether backward weights copy by tensor maps: not until that was measured; for tests and benches."""
+    global _mapped_weights
+    _mapped_weights = allowed
+
+
 cdef bint _weights_by_maps(Device dev, const mx_conv_problem* p) noexcept:
     """Whether the kernel copies by tensor maps, should there be some for how x and dy lie."""
-    return p.w.len[1] % DEPTH == 0 and p.w.len[0] // p.groups % DEPTH == 0 and has_maps(dev)
+    return (_mapped_weights and p.w.len[1] % DEPTH == 0 and p.w.len[0] // p.groups % DEPTH == 0
+            and has_maps(dev))
 
 
 cdef const tile_t* _tiles(Device dev, const mx_conv_problem* p) noexcept:
@@ -445,7 +463,8 @@ cdef split_k_t _split(Device dev, const mx_conv_problem* p, int wanted=-1) noexc
     memset(&s, 0, sizeof(s))
     s.x_slot, s.reduced = SLOT_X, p.w.len[1]
     s.columns = s.reduced * p.w.len[3] * p.w.len[4]
-    return split_k_among(dev, p, &s, _tiles(dev, p), WEIGHT_TILES, 4 * (elements_of(&p.x) + elements_of(&p.y)), False, wanted)
+    return split_k_among(dev, p, &s, _tiles(dev, p), WEIGHT_TILES, 4 * (elements_of(&p.x) + elements_of(&p.y)), False,
+                         wanted)
 
 
 cdef bint _fills(const mx_conv_problem* p, int tile) noexcept nogil:
@@ -530,7 +549,8 @@ cdef class NvMmaTf32Wrw(NvImplicitGemmWrw):
         args = (Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4), Arg.slot_of(SLOT_WORKSPACE, 4), problem,
                 Arg.int32(s.split_slices))
         if _weights_by_maps(dev, &read):
-            x, y = map_pixels(&g, v.x_d, tile.depth, 4), map_result(&g, v.y_d, tile.depth, 4)
+            x = map_pixels(&g, v.x_d, tile.depth, 4)
+            y = map_result(&g, v.y_d, tile.depth, 4)
             if x is not None and y is not None:
                 spec, unmapped = spec.defining("-D TENSOR_MAPS=1 -D SM_90A=1"), spec
                 args = (mapped(args[0], x), mapped(args[1], y)) + args[2:]

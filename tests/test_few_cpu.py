@@ -25,33 +25,34 @@ def conv(text: str, *args, **more) -> ConvCase:
     return conv_case(*args, **more, text=text)
 
 
+# Rows of y have 40 elements at least, and a device of two cores 12 rows.
 CASES = [
-    conv("7x7 with stride 2", 2, 3, 24, (30, 28), (7, 7), (3, 3), (2, 2)),
-    conv("7x7 with stride 2, whole vectors", 2, 3, 16, (9, 96), (7, 7), (3, 3), (2, 2)),
-    conv("7x7 with stride 2, odd", 3, 3, 17, (31, 45), (7, 7), (3, 3), (2, 2)),
-    conv("11x11 with stride 4", 1, 3, 9, (47, 51), (11, 11), (2, 2), (4, 4)),
-    conv("3x3", 2, 3, 8, (13, 32), (3, 3), (1, 1)),
-    conv("3x3, odd, without padding", 2, 3, 5, (13, 37), (3, 3)),
-    conv("3x3 with stride 2", 5, 3, 32, (14, 33), (3, 3), (1, 1), (2, 2)),
-    conv("one channel", 2, 1, 6, (28, 28), (5, 5), (2, 2)),
-    conv("one filter of 2 channels", 2, 2, 1, (9, 20), (4, 4), (1, 1)),
-    conv("1x1", 3, 3, 12, (7, 19), (1, 1)),
-    conv("1x1 with stride 3", 2, 4, 7, (9, 50), (1, 1), (0, 0), (3, 3)),
-    conv("strides beyond the filter", 2, 3, 9, (20, 63), (2, 3), (0, 1), (3, 5)),
-    conv("strides beyond the image", 2, 3, 9, (4, 3), (2, 2), (0, 0), (7, 6)),
-    conv("stride 2 along the width alone", 2, 3, 7, (5, 61), (3, 3), (1, 0), (1, 2)),
-    conv("stride 2 along the height alone", 2, 3, 7, (31, 25), (3, 3), (0, 1), (2, 1)),
-    conv("dilation 2", 2, 3, 9, (15, 36), (3, 3), (2, 2), (1, 1), (2, 2)),
-    conv("stride 2, dilation 3", 2, 3, 9, (25, 46), (3, 4), (3, 4), (2, 2), (3, 3)),
-    conv("stride 4, dilation 6", 1, 4, 9, (29, 61), (3, 3), (6, 5), (4, 4), (6, 6)),
-    conv("pads beyond the filter", 2, 3, 5, (4, 26), (3, 3), (7, 9)),
-    conv("pads beyond the filter, stride 2", 2, 3, 5, (4, 26), (3, 3), (7, 12), (2, 2)),
-    conv("an image smaller than the filter", 2, 3, 5, (2, 1), (5, 3), (2, 1)),
-    conv("rows of one output", 2, 3, 9, (20, 3), (3, 3), (1, 0)),
-    conv("as many products as one sum takes", 1, 4, 5, (16, 40), (16, 16)),
-    conv("1-D", 3, 2, 12, (150,), (9,), (4,), (2,)),
-    conv("3-D", 1, 3, 9, (5, 6, 27), (3, 3, 3), (1, 1, 1)),
-    conv("3-D with strides and dilation", 2, 2, 5, (7, 8, 39), (3, 2, 3), (1, 0, 2), (2, 1, 2), (1, 2, 2)),
+    conv("7x7 with stride 2", 2, 3, 24, (30, 84), (7, 7), (3, 3), (2, 2)),
+    conv("7x7 with stride 2, whole vectors", 2, 3, 16, (13, 96), (7, 7), (3, 3), (2, 2)),
+    conv("7x7 with stride 2, odd", 3, 3, 17, (31, 95), (7, 7), (3, 3), (2, 2)),
+    conv("11x11 with stride 4", 1, 3, 9, (67, 181), (11, 11), (2, 2), (4, 4)),
+    conv("3x3", 2, 3, 8, (13, 64), (3, 3), (1, 1)),
+    conv("3x3, odd, without padding", 2, 3, 5, (13, 59), (3, 3)),
+    conv("3x3 with stride 2", 5, 3, 32, (14, 101), (3, 3), (1, 1), (2, 2)),
+    conv("3x3 with stride 2 and 128 filters", 1, 3, 128, (25, 83), (3, 3), (1, 1), (2, 2)),
+    conv("one channel", 2, 1, 6, (28, 50), (5, 5), (2, 2)),
+    conv("one filter of 2 channels", 2, 2, 1, (9, 46), (4, 4), (1, 1)),
+    conv("1x1", 3, 3, 12, (7, 49), (1, 1)),
+    conv("1x1 with stride 3", 3, 4, 7, (16, 150), (1, 1), (0, 0), (3, 3)),
+    conv("strides beyond the filter", 3, 3, 9, (20, 213), (2, 3), (0, 1), (3, 5)),
+    conv("a stride beyond the height", 12, 3, 9, (4, 43), (2, 2), (0, 0), (7, 1)),
+    conv("stride 2 along the width alone", 3, 3, 7, (5, 91), (3, 3), (1, 0), (1, 2)),
+    conv("stride 2 along the height alone", 2, 3, 7, (31, 45), (3, 3), (0, 1), (2, 1)),
+    conv("dilation 2", 2, 3, 9, (15, 46), (3, 3), (2, 2), (1, 1), (2, 2)),
+    conv("stride 2, dilation 3", 2, 3, 9, (25, 86), (3, 4), (3, 4), (2, 2), (3, 3)),
+    conv("stride 4, dilation 6", 2, 4, 9, (29, 171), (3, 3), (6, 5), (4, 4), (6, 6)),
+    conv("pads beyond the filter", 2, 3, 5, (4, 36), (3, 3), (7, 9)),
+    conv("pads beyond the filter, stride 2", 2, 3, 5, (4, 66), (3, 3), (7, 12), (2, 2)),
+    conv("an image smaller than the filter", 7, 3, 5, (2, 1), (5, 3), (2, 21)),
+    conv("as many products as one sum takes", 1, 4, 5, (27, 57), (16, 16)),
+    conv("1-D", 13, 2, 12, (150,), (9,), (4,), (2,)),
+    conv("3-D", 1, 3, 9, (5, 6, 47), (3, 3, 3), (1, 1, 1)),
+    conv("3-D with strides and dilation", 2, 2, 5, (7, 8, 89), (3, 2, 3), (1, 0, 2), (2, 1, 2), (1, 2, 2)),
 ]
 NAMED = {case.text: case for case in CASES}
 
@@ -69,24 +70,28 @@ def test_case(cpu, host, rng, case):
 
 
 UNEVEN = (
-    uneven((2, 3), 2, 3, 9, (20, 22), (7, 7), (3, 3), (2, 2)), uneven((0, 4), 1, 3, 5, (9, 35), (3, 3), (2, 0)),
-    uneven((3, 1), 2, 2, 5, (9, 33), (3, 4), (0, 5), (1, 3), (2, 2)),
+    uneven((2, 3), 2, 3, 9, (20, 102), (7, 7), (3, 3), (2, 2)), uneven((0, 4), 2, 3, 5, (9, 45), (3, 3), (2, 0)),
+    uneven((3, 1), 2, 2, 5, (9, 93), (3, 4), (0, 5), (1, 2), (2, 2)),
 )
 
 
 def test_random_problems(cpu, host, rng):
-    for _ in range(40):
+    done = 0
+    while done < 25:
         axes = int(rng.integers(1, 4))
-        lens = rng.integers(1, (200, 50, 12)[axes - 1], axes)
+        lens = np.append(rng.integers(1, (2, 30, 8)[axes - 1], axes - 1), rng.integers(40, 250))
         taps, stride = rng.choice([1, 2, 3, 5, 7], axes), rng.choice([1, 1, 2, 3, 5], axes)
         dilation, pad = rng.choice([1, 1, 2, 4], axes), rng.choice([0, 1, 2, 6], axes)
         if (lens + 2 * pad < dilation * (taps - 1) + 1).any():
             continue
-        case = conv("random", int(rng.choice([1, 2, 7])), int(rng.integers(1, 5)), int(rng.integers(1, 40)), *(
+        case = conv("random", int(rng.choice([1, 2, 12])), int(rng.integers(1, 5)), int(rng.integers(1, 40)), *(
             tuple(int(v) for v in a) for a in (lens, taps, pad, stride, dilation)))
-        print(case)
-        if SOLVER.why_not(cpu.device, problem_of(case)) != "a large filter":
+        why = SOLVER.why_not(cpu.device, problem_of(case))
+        assert why in (None, "a large filter", "few or short rows")
+        if why is None:
+            print(case)
             check_case(cpu, host, rng, case, "float32", shift=int(rng.integers(4)))
+            done += 1
 
 
 @pytest.mark.parametrize("against", ["end", "begin"])
@@ -133,41 +138,42 @@ def test_the_same_bits_every_time(cpu, rng):
     case, results = NAMED["7x7 with stride 2"], []
     x = rng.standard_normal((7, *case.x_lens[1:])).astype("f4")
     w = rng.standard_normal(case.w_lens).astype("f4")
-    for n in (7, 7, 1):
+    for n in (7, 7, 2):
         lens = ((n, *case.x_lens[1:]), case.w_lens, (n, *case.y_lens[1:]))
         y = np.full(lens[2], np.nan, "f4")
         plan(cpu, 0, [TensorDescriptor("float32", s) for s in lens], case.conv(), SOLVER.id)(x[:n].copy(), w, y)
         cpu.finish()
         results.append(y)
     np.testing.assert_array_equal(results[0], results[1])
-    np.testing.assert_array_equal(results[0][:1], results[2])
+    np.testing.assert_array_equal(results[0][:2], results[2])
 
 
 def test_the_workspace_is_what_outputs_see(cpu):
     """x with its padding, in whole vectors of outputs, and the filter in whole tiles."""
     size = SOLVER.workspace_size(cpu.device, problem_of(conv("", 4, 3, 64, (224, 224), (7, 7), (3, 3), (2, 2))))
-    seen, lanes = 111 * 2 + 7, cpu.device.vector_bytes // 4
+    seen, lanes = 111 * 2 + 7, max(4, cpu.device.vector_bytes // 4)
     columns = -(-112 // lanes) * lanes + 3
     assert size == 4 * (64 * 147 + 4 * 3 * seen * 2 * columns)
 
 
 def test_what_is_refused(cpu, handles):
-    def why(dev=cpu.device, c=3, r=3, groups=1, strides=None, dtype="float32", length=9):
+    def why(dev=cpu.device, c=3, r=3, k=4, groups=1, strides=None, dtype="float32", length=41):
         lens = (2, c * groups, length, length)
-        desc = (TensorDescriptor(dtype, lens, strides), TensorDescriptor(dtype, (4 * groups, c, r, r)))
+        desc = (TensorDescriptor(dtype, lens, strides), TensorDescriptor(dtype, (k * groups, c, r, r)))
         descriptor = miopyx.ConvolutionDescriptor((r // 2, r // 2), groups=groups)
         y = TensorDescriptor("int32" if dtype == "int8" else dtype, descriptor.output_lens(*desc))
         return SOLVER.why_not(dev, ConvProblem(0, *desc, y, descriptor))
 
     assert why() is None
-    assert why(strides=(243, 1, 27, 3)) == why(strides=(500, 100, 10, 1)) == "tensors are not packed NCHW"
+    assert why(strides=(5043, 1, 123, 3)) == why(strides=(9000, 3000, 50, 1)) == "tensors are not packed NCHW"
     assert why(groups=2) == "groups"
-    assert why(c=5) == "many channels"
+    assert why(c=5) == why(k=129) == "many channels or filters"
     assert why(r=19) == "a large filter"
+    assert why(length=39) == "few or short rows"
     assert why(dtype="int8") == "data type"
     assert why(length=1 << 15) == "workspace is beyond the limit"
     assert why(dev=handles("host").device) == "runs on OpenCL devices only"
-    lens = (1, 1, 1 << 29)
-    desc = [TensorDescriptor("float16", s) for s in (lens, (4, 1, 1), (1, 4, 1 << 29))]
+    lens = (1 << 10, 1, 1 << 29)
+    desc = [TensorDescriptor("float16", s) for s in (lens, (4, 1, 1), (1 << 10, 4, 1 << 29))]
     problem = ConvProblem(0, *desc, miopyx.ConvolutionDescriptor((0,), (1,), (1,)))
     assert SOLVER.why_not(cpu.device, problem) == "a long axis"

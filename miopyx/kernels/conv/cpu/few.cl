@@ -9,8 +9,8 @@
  *     split: (rows of a padded image / SPLIT_ROWS, c, n)
  *       x -> [n][c][d][h][phase][pitch] of ACC, column step_w * i + phase of the padded row at i; 0 outside of x
  *     multiply: (rows of an image's output / rows, n, 1)
- *       A work-item: `rows` rows of the output, all filters.  Tiles are ROWS filters x N_VECTORS vectors in registers;
- *       vectors are numbered through its rows, each vector is of one row.  The filter is as
+ *       A work-item: `rows` rows of the output, N_VECTORS at most, all filters.  Tiles are ROWS filters x N_VECTORS
+ *       vectors in registers; vectors are numbered through its rows, each is of one row.  The filter is as
  *       conv/cpu/implicit.cl packs it forward, [k / ROWS][c][tap][k % ROWS] of ACC.
  *
  * Grid: local (1, 1, 1).
@@ -39,6 +39,9 @@
 #ifndef N_VECTORS /* vectors side by side in a tile */
 #define N_VECTORS 3
 #endif
+#ifndef TILES /* that are stored together: runs of whole lines of the cache, which memory takes much faster */
+#define TILES 4
+#endif
 #ifndef MAX_DEPTH /* products of an output */
 #define MAX_DEPTH BLOCK_TERMS
 #endif
@@ -55,6 +58,7 @@
 #endif
 
 typedef MX_JOIN(ACC, VEC) vec;
+#define ALL_VECTORS (TILES * N_VECTORS)
 #define LOAD_VEC MX_JOIN(vload, VEC)
 #define STORE_VEC MX_JOIN(vstore, VEC)
 #define TO_VEC MX_JOIN(convert_, MX_JOIN(ACC, VEC))
@@ -142,20 +146,17 @@ NOINLINE void multiply_tile(vec *restrict sums, __global const ACC *restrict a, 
             b[j] = LOAD_VEC(0, from[j] + tap);
         OUTER_PRODUCT(ROWS, N_VECTORS, s, a[i], b[j])
     }
-    FOR_TILE(ROWS, N_VECTORS, sums[i * N_VECTORS + j] = s[i][j];)
+    FOR_TILE(ROWS, N_VECTORS, sums[i * ALL_VECTORS + j] = s[i][j];)
 }
 
 /* The first `lanes` elements of a vector. */
-static inline void store_vector(__global STORAGE(OUT_TYPE) *restrict y, vec sum, int lanes, EPILOGUE_PARAMS, bool stream)
+static inline void store_vector(__global STORAGE(OUT_TYPE) *restrict y, vec sum, int lanes, EPILOGUE_PARAMS)
 {
     if (lanes == VEC) {
         vec v = SCALED_RESULT(sum);
         if (beta != 0)
             v += (ACC)beta * TO_VEC(VLOAD(OUT_TYPE)(OLD_RESULT(OUT_TYPE, y), 0));
-        if (beta == 0 && stream && BEFORE_STREAM(y) == 0)
-            VSTREAM(OUT_TYPE)(y, 0, FINAL_RESULT(v));
-        else
-            VSTORE(OUT_TYPE)(y, 0, FINAL_RESULT(v));
+        VSTORE(OUT_TYPE)(y, 0, FINAL_RESULT(v));
         return;
     }
     ACC lane[VEC];
@@ -164,14 +165,24 @@ static inline void store_vector(__global STORAGE(OUT_TYPE) *restrict y, vec sum,
         STORE_ONE(OUT_TYPE, y, i, lane[i]);
 }
 
-/* Filters k to k + count of a tile. */
-NOINLINE void store_tile(__global STORAGE(OUT_TYPE) *restrict y, long plane, const vec *restrict sums, long k, int count,
-                         const long *restrict to, const int *restrict lanes, int vectors, EPILOGUE_PARAMS, bool stream)
+/* Filters k to k + count of some tiles; with `whole` no vector is the end of a row, and all are neighbours. */
+NOINLINE void store_tiles(__global STORAGE(OUT_TYPE) *restrict y, long plane, const vec *restrict sums, long k,
+                          int count, const int *restrict to, const int *restrict lanes, int vectors, bool whole,
+                          EPILOGUE_PARAMS, bool stream)
 {
-    for (int i = 0; i < count; i++, y += plane) {
+    for (int i = 0; i < count; i++, y += plane, sums += ALL_VECTORS) {
         OF_FILTER(k + i)
-        for (int j = 0; j < vectors; j++)
-            store_vector(y + to[j], sums[i * N_VECTORS + j], lanes[j], EPILOGUE_ARGS, stream);
+        if (whole && beta == 0) {
+            __global STORAGE(OUT_TYPE) *run = y + to[0];
+            if (stream && BEFORE_STREAM(run) == 0)
+                for (int j = 0; j < vectors; j++)
+                    VSTREAM(OUT_TYPE)(run, j * VEC, FINAL_RESULT(SCALED_RESULT(sums[j])));
+            else
+                for (int j = 0; j < vectors; j++)
+                    VSTORE(OUT_TYPE)(run, j * VEC, FINAL_RESULT(SCALED_RESULT(sums[j])));
+        } else
+            for (int j = 0; j < vectors; j++)
+                store_vector(y + to[j], sums[j], lanes[j], EPILOGUE_ARGS);
     }
 }
 
@@ -181,8 +192,13 @@ NOINLINE void multiply_rows(__global const ACC *restrict columns, __global const
                             EPILOGUE_PARAMS, bool stream)
 {
     const mx_split s = split_of(p);
-    const long height = p->y.len[3], width = p->y.len[4], plane = p->y.len[2] * height * width;
-    int taps[MAX_DEPTH], depth = 0;
+    const int width = (int)p->y.len[4];
+    const long height = p->y.len[3], plane = p->y.len[2] * height * width;
+    const int rows = (int)(end - first);
+    int taps[MAX_DEPTH], row_at[N_VECTORS], depth = 0;
+    for (int row = 0; row < rows; row++)
+        row_at[row] = (int)(((first + row) / height * p->step[0] * s.height + (first + row) % height * p->step[1])
+                            * s.row);
     for (long c = 0; c < p->w.len[1]; c++)
         for (long z = 0; z < p->w.len[2]; z++)
             for (long r = 0; r < p->w.len[3]; r++) {
@@ -192,28 +208,28 @@ NOINLINE void multiply_rows(__global const ACC *restrict columns, __global const
                     taps[depth++] = (int)(c * s.plane + row + column % p->step[2] * s.pitch + column / p->step[2]);
                 }
             }
+    y += first * width;
     for (long k = 0; k < p->w.len[0]; k += ROWS, y += ROWS * plane) {
-        long row = first, w = 0;
-        while (row < end) {
-            vec sums[ROWS * N_VECTORS];
-            int at[N_VECTORS], lanes[N_VECTORS], vectors = 0;
-            long to[N_VECTORS];
-            for (int j = 0; j < N_VECTORS; j++) {
-                if (row == end) { /* the last one again, not stored */
-                    at[j] = at[j - 1];
-                    continue;
-                }
-                at[j] = (int)((row / height * p->step[0] * s.height + row % height * p->step[1]) * s.row + w);
-                to[j] = row * width + w;
-                lanes[j] = (int)min((long)VEC, width - w);
-                vectors++;
+        int row = 0, w = 0;
+        while (row < rows) {
+            vec sums[ROWS * ALL_VECTORS];
+            int at[ALL_VECTORS], to[ALL_VECTORS], lanes[ALL_VECTORS], vectors = 0;
+            bool whole = true;
+            for (; vectors < ALL_VECTORS && row < rows; vectors++) {
+                at[vectors] = row_at[row] + w;
+                to[vectors] = row * width + w;
+                lanes[vectors] = min(VEC, width - w);
+                whole = whole && w + VEC <= width;
                 w += VEC;
                 if (w >= width)
                     w = 0, row++;
             }
-            multiply_tile(sums, a + k * depth, columns, at, taps, depth);
-            store_tile(y, plane, sums, k, (int)min((long)ROWS, p->w.len[0] - k), to, lanes, vectors, EPILOGUE_ARGS,
-                       stream);
+            for (int j = vectors; j % N_VECTORS != 0; j++) /* the last one again, not stored */
+                at[j] = at[j - 1];
+            for (int j = 0; j < vectors; j += N_VECTORS)
+                multiply_tile(sums + j, a + k * depth, columns, at + j, taps, depth);
+            store_tiles(y, plane, sums, k, (int)min((long)ROWS, p->w.len[0] - k), to, lanes, vectors, whole,
+                        EPILOGUE_ARGS, stream);
         }
     }
 }

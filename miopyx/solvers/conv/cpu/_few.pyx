@@ -20,7 +20,9 @@ from miopyx.solvers._tokens cimport real_token, type_token
 from miopyx.solvers.conv._matmul cimport wide_scalars
 
 cdef enum:
-    CHANNELS_LIMIT = 4
+    CHANNELS_LIMIT = 4           # beyond these limits implicit GEMM is as fast
+    FILTERS_LIMIT = 128
+    LEAST_WIDTH = 40             # of y
     INT_LIMIT = 0x7FFFFFFF       # elements of a split image
     LENGTH_LIMIT = 1 << 28       # of an axis, a pad or a filter with its dilation
     SPLIT_ROWS = 8               # that a work-item splits, as in the kernel
@@ -74,12 +76,14 @@ cdef class CpuFewChannelsFwd(ConvSolver):
             return "data type"
         if p.groups != 1:
             return "groups"
-        if p.w.len[1] > CHANNELS_LIMIT:
-            return "many channels"
+        if p.w.len[1] > CHANNELS_LIMIT or p.w.len[0] > FILTERS_LIMIT:
+            return "many channels or filters"
         if not (is_packed(&p.x) and is_packed(&p.w) and is_packed(&p.y)):
             return "tensors are not packed NCHW"
         if sum_terms(p) > BLOCK_TERMS:
             return "a large filter"    # one accumulator takes all terms
+        if p.y.len[4] < LEAST_WIDTH or p.x.len[0] * p.y.len[2] * p.y.len[3] < GROUPS * dev.compute_units:
+            return "few or short rows"
         for i in range(3):
             if max(p.x.len[2 + i], p.y.len[2 + i], p.pad[i], p.step[i], capped_product(
                     p.w.len[2 + i], p.dilation[i])) > LENGTH_LIMIT:
@@ -93,7 +97,9 @@ cdef class CpuFewChannelsFwd(ConvSolver):
         return capped_sum(_filters(p, &t), capped_product(capped_product(p.x.len[0], _split(p, t.vec)), acc_size(p)))
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        return 0.9
+        # Above FFT's where filters are short, whose index counts the products that it saves.
+        cdef tile_t t = _tile(dev, p)
+        return 1.8 * p.y.len[4] / up(p.y.len[4], t.vec) * p.w.len[0] / up(p.w.len[0], t.rows)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef tile_t t = _tile(dev, p)
@@ -101,7 +107,8 @@ cdef class CpuFewChannelsFwd(ConvSolver):
         cdef int64_t seen_d = (p.y.len[2] - 1) * p.step[0] + (p.w.len[2] - 1) * p.dilation[0] + 1
         cdef int64_t seen_h = (p.y.len[3] - 1) * p.step[1] + (p.w.len[3] - 1) * p.dilation[1] + 1
         cdef bint wide = wide_scalars(dev, p.y.type)
-        cdef bint streamed = is_streamed(dev, 2 * p.y.len[0] * p.y.len[1] * rows * p.y.len[4] * type_size(<int> p.y.type))
+        cdef bint streamed = is_streamed(dev, 2 * p.y.len[0] * p.y.len[1] * spatial_size(&p.y) * type_size(
+            <int> p.y.type))
         # Vectors of as many rows make whole tiles.
         each = max(1, min(t.vectors, p.x.len[0] * rows // (GROUPS * dev.compute_units)))
         problem = Arg.value_of(problem_bytes(p))

@@ -36,7 +36,7 @@ CASES = [
     conv("3x3 with stride 2", 5, 3, 32, (14, 101), (3, 3), (1, 1), (2, 2)),
     conv("3x3 with stride 2 and 128 filters", 1, 3, 128, (25, 83), (3, 3), (1, 1), (2, 2)),
     conv("one channel", 2, 1, 6, (28, 50), (5, 5), (2, 2)),
-    conv("one filter of 2 channels", 2, 2, 1, (9, 46), (4, 4), (1, 1)),
+    conv("4 filters of 2 channels", 2, 2, 4, (9, 46), (4, 4), (1, 1)),
     conv("1x1", 3, 3, 12, (7, 49), (1, 1)),
     conv("1x1 with stride 3", 3, 4, 7, (16, 150), (1, 1), (0, 0), (3, 3)),
     conv("strides beyond the filter", 3, 3, 9, (20, 213), (2, 3), (0, 1), (3, 5)),
@@ -84,7 +84,7 @@ def test_random_problems(cpu, host, rng):
         dilation, pad = rng.choice([1, 1, 2, 4], axes), rng.choice([0, 1, 2, 6], axes)
         if (lens + 2 * pad < dilation * (taps - 1) + 1).any():
             continue
-        case = conv("random", int(rng.choice([1, 2, 12])), int(rng.integers(1, 5)), int(rng.integers(1, 40)), *(
+        case = conv("random", int(rng.choice([1, 2, 12])), int(rng.integers(1, 5)), int(rng.integers(4, 40)), *(
             tuple(int(v) for v in a) for a in (lens, taps, pad, stride, dilation)))
         why = SOLVER.why_not(cpu.device, problem_of(case))
         assert why in (None, "a large filter", "few or short rows")
@@ -112,7 +112,7 @@ def test_other_vectors(cpu, pretend, host, rng, isa):
     """The tiles of CPUs with other registers."""
     handle = pretend(cpu.device.name, isa=isa)
     assert handle.device.vector_bytes == {"avx512": 64, "avx2": 32, "sse2": 16}[isa]
-    for name in ("7x7 with stride 2", "3x3, odd, without padding", "one filter of 2 channels"):
+    for name in ("7x7 with stride 2", "3x3, odd, without padding", "4 filters of 2 channels"):
         check_case(handle, host, rng, NAMED[name], "float32")
 
 
@@ -167,7 +167,8 @@ def test_what_is_refused(cpu, handles):
     assert why() is None
     assert why(strides=(5043, 1, 123, 3)) == why(strides=(9000, 3000, 50, 1)) == "tensors are not packed NCHW"
     assert why(groups=2) == "groups"
-    assert why(c=5) == why(k=129) == "many channels or filters"
+    assert why(c=5) == "many channels"
+    assert why(k=3) == why(k=129) == "few or many filters"
     assert why(r=19) == "a large filter"
     assert why(length=39) == "few or short rows"
     assert why(dtype="int8") == "data type"

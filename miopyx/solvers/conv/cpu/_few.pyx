@@ -20,8 +20,9 @@ from miopyx.solvers._tokens cimport real_token, type_token
 from miopyx.solvers.conv._matmul cimport wide_scalars
 
 cdef enum:
-    CHANNELS_LIMIT = 4           # beyond these limits implicit GEMM is as fast
+    CHANNELS_LIMIT = 4           # beyond these limits others are as fast
     FILTERS_LIMIT = 128
+    LEAST_FILTERS = 4
     LEAST_WIDTH = 40             # of y
     INT_LIMIT = 0x7FFFFFFF       # elements of a split image
     LENGTH_LIMIT = 1 << 28       # of an axis, a pad or a filter with its dilation
@@ -43,25 +44,27 @@ cdef tile_t _tile(Device dev, const mx_conv_problem* p) noexcept:
     return t
 
 
-cdef int64_t _split(const mx_conv_problem* p, int64_t vec) noexcept:
-    """Elements of an image that is padded and split: as many as outputs see."""
-    cdef int64_t reach[3]
-    cdef int i
-    for i in range(3):
-        reach[i] = (p.w.len[2 + i] - 1) * p.dilation[i]
-    return capped_product(
-        capped_product(p.x.len[1], (p.y.len[2] - 1) * p.step[0] + reach[0] + 1),
-        capped_product((p.y.len[3] - 1) * p.step[1] + reach[1] + 1,
-                       min(p.step[2], reach[2] + 1) * (up(p.y.len[4], vec) + reach[2] // p.step[2])))
+cdef int64_t _seen(const mx_conv_problem* p, int axis) noexcept nogil:
+    """Elements along an axis of the padded x that outputs see."""
+    return 1 + capped_sum(capped_product(p.y.len[2 + axis] - 1, p.step[axis]),
+                          capped_product(p.w.len[2 + axis] - 1, p.dilation[axis]))
 
 
-cdef int64_t _filters(const mx_conv_problem* p, const tile_t* t) noexcept:
+cdef int64_t _split(const mx_conv_problem* p, int64_t vec) noexcept nogil:
+    """Elements of an image that is padded and split."""
+    cdef int64_t reach = capped_product(p.w.len[4] - 1, p.dilation[2])
+    cdef int64_t row = capped_product(min(p.step[2], reach + 1), up(p.y.len[4], vec) + reach // p.step[2])
+    return capped_product(p.x.len[1], capped_product(capped_product(_seen(p, 0), _seen(p, 1)), row))
+
+
+cdef int64_t _filters(const mx_conv_problem* p, const tile_t* t) noexcept nogil:
     """Bytes of the packed filter."""
-    return up(up(p.w.len[0], t.rows) * p.w.len[1] * spatial_size(&p.w) * acc_size(p), ALIGNED)
+    return up(capped_product(capped_product(up(p.w.len[0], t.rows) * acc_size(p), p.w.len[1]), spatial_size(&p.w)),
+              ALIGNED)
 
 
 cdef class CpuFewChannelsFwd(ConvSolver):
-    """Forward, few channels: padded and split once, then multiplied in place."""
+    """Forward, up to 4 channels: x is padded and split by the stride once, then multiplied in place."""
 
     def __cinit__(self):
         self.id, self.name, self.direction = 1127, "CpuFewChannelsFwd", MX_FORWARD
@@ -76,8 +79,10 @@ cdef class CpuFewChannelsFwd(ConvSolver):
             return "data type"
         if p.groups != 1:
             return "groups"
-        if p.w.len[1] > CHANNELS_LIMIT or p.w.len[0] > FILTERS_LIMIT:
-            return "many channels or filters"
+        if p.w.len[1] > CHANNELS_LIMIT:
+            return "many channels"
+        if p.w.len[0] < LEAST_FILTERS or p.w.len[0] > FILTERS_LIMIT:
+            return "few or many filters"
         if not (is_packed(&p.x) and is_packed(&p.w) and is_packed(&p.y)):
             return "tensors are not packed NCHW"
         if sum_terms(p) > BLOCK_TERMS:
@@ -104,8 +109,6 @@ cdef class CpuFewChannelsFwd(ConvSolver):
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef tile_t t = _tile(dev, p)
         cdef int64_t acc = acc_size(p), rows = p.y.len[2] * p.y.len[3], each
-        cdef int64_t seen_d = (p.y.len[2] - 1) * p.step[0] + (p.w.len[2] - 1) * p.dilation[0] + 1
-        cdef int64_t seen_h = (p.y.len[3] - 1) * p.step[1] + (p.w.len[3] - 1) * p.dilation[1] + 1
         cdef bint wide = wide_scalars(dev, p.y.type)
         cdef bint streamed = is_streamed(dev, 2 * p.y.len[0] * p.y.len[1] * spatial_size(&p.y) * type_size(
             <int> p.y.type))
@@ -124,7 +127,7 @@ cdef class CpuFewChannelsFwd(ConvSolver):
                  (ceil_div(p.w.len[0], t.vec), 1, 1), (1, 1, 1)),
             Step(KernelSpec("conv/cpu/few.cl", "split", **few),
                  (Arg.slot_of(SLOT_X, type_size(<int> p.x.type)), columns, problem),
-                 (ceil_div(seen_d * seen_h, SPLIT_ROWS), p.x.len[1], p.x.len[0]), (1, 1, 1)),
+                 (ceil_div(_seen(p, 0) * _seen(p, 1), SPLIT_ROWS), p.x.len[1], p.x.len[0]), (1, 1, 1)),
             Step(KernelSpec("conv/cpu/few.cl", "multiply", **few),
                  (columns, packed, Arg.slot_of(SLOT_Y, type_size(<int> p.y.type)), problem, Arg.int64(each),
                   Arg.int64(streamed), Arg.alpha(wide), Arg.beta(wide)),

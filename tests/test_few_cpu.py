@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import test_fusion
 from cases_reader import ConvCase, conv_case
 from guarded import Pages
 from solver_checks import Example, check, check_inf_and_nan, plan, problem_of
@@ -131,6 +132,11 @@ def test_results_that_pass_the_caches(opencl_name, setting, host, rng, dtype):
             pytest.skip("needs a CPU device")
         for name in ("7x7 with stride 2, whole vectors", "3x3", "7x7 with stride 2, odd"):
             check_case(handle, host, rng, NAMED[name], dtype)
+
+
+def test_what_follows_a_convolution(cpu, host, rng):
+    for name in ("7x7 with stride 2", "7x7 with stride 2, whole vectors"):
+        test_fusion.check(cpu, Example(NAMED[name], "float32", "packed", rng, host), SOLVER, rng)
 
 
 def test_the_same_bits_every_time(cpu, rng):

@@ -12,9 +12,9 @@ from miopyx.problem._problem import Problem
 
 from .conv import _fft, _gemm, _host, _naive
 from .conv.amd import _matrix as _amd_matrix
+from .conv.cpu import _few as _cpu_few
 from .conv.cpu import _grouped as _cpu_grouped
 from .conv.cpu import _implicit as _cpu_implicit
-from .conv.cpu import _few as _cpu_few
 from .conv.cpu import _implicit_nhwc, _implicit_weights
 from .conv.cpu import _winograd as _cpu_winograd
 from .conv.gpu import _depthwise, _signals

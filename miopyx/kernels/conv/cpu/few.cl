@@ -14,7 +14,7 @@
  *       conv/cpu/implicit.cl packs it forward, [k / ROWS][c][tap][k % ROWS] of ACC.
  *
  * Grid: local (1, 1, 1).
- * Shape: any filter of MAX_DEPTH products, stride, dilation, padding.  Inf and NaN of x reach only outputs that depend
+ * Shape: any filter of BLOCK_TERMS products, stride, dilation, padding.  Inf and NaN of x reach only outputs that depend
  * on them; a filter's Inf or NaN meets the zeros of the padding.
  * Memory: no local memory; sums are private.  A row is so long that what the lanes behind the last output see is in it.
  * With `stream` results go past the caches where beta is 0.
@@ -42,9 +42,6 @@
 #ifndef TILES /* that are stored together: runs of whole lines of the cache, which memory takes much faster */
 #define TILES 4
 #endif
-#ifndef MAX_DEPTH /* products of an output */
-#define MAX_DEPTH BLOCK_TERMS
-#endif
 #define STREAM 1 /* where `stream` says so */
 #include "include/common.h"
 #include "include/epilogue.h"
@@ -52,9 +49,6 @@
 
 #if VEC != 4 && VEC != 8 && VEC != 16
 #error "VEC must be 4, 8 or 16"
-#endif
-#if MAX_DEPTH > BLOCK_TERMS
-#error "MAX_DEPTH out of range"
 #endif
 
 typedef MX_JOIN(ACC, VEC) vec;
@@ -195,7 +189,7 @@ NOINLINE void multiply_rows(__global const ACC *restrict columns, __global const
     const int width = (int)p->y.len[4];
     const long height = p->y.len[3], plane = p->y.len[2] * height * width;
     const int rows = (int)(end - first);
-    int taps[MAX_DEPTH], row_at[N_VECTORS], depth = 0;
+    int taps[BLOCK_TERMS], row_at[N_VECTORS], depth = 0;
     for (int row = 0; row < rows; row++)
         row_at[row] = (int)(((first + row) / height * p->step[0] * s.height + (first + row) % height * p->step[1])
                             * s.row);

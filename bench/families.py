@@ -28,7 +28,8 @@ from pathlib import Path
 from versus import ENVIRONMENT, Ours
 
 FAMILIES = {"Winograd F4": "WinogradF4", "F2": "WinogradF2", "implicit GEMM": "ImplicitGemm", "pairs": "NvPairs",
-            "wgmma": "NvWgmma", "FFT": "FFT", "grouped": "CpuGrouped", "depthwise": "Depthwise", "GEMM": "Gemm"}
+            "wgmma": "NvWgmma", "FFT": "FFT", "grouped": "CpuGrouped", "depthwise": "Depthwise", "few": "FewChannels",
+            "GEMM": "Gemm"}
 DIRECTIONS = ("forward", "data", "weights")
 SHORT = 20      # layers of a list that is taken whole
 RUN_S = 0.03    # about how long a solver runs

@@ -51,7 +51,7 @@ DEVICES = "device_name", "opencl_name", "any_handle"  # parameters that name one
 SLOW_FILES = {
     "test_activation", "test_allocator", "test_basic_device", "test_batchnorm", "test_batchnorm_activation",
     "test_compiling", "test_configurations", "test_depthwise", "test_deterministic", "test_device", "test_docs",
-    "test_driver", "test_driver_layers", "test_examples", "test_fft", "test_find_search", "test_float8",
+    "test_driver", "test_driver_layers", "test_examples", "test_few_cpu", "test_fft", "test_find_search", "test_float8",
     "test_gpu_benches", "test_gpu_programs", "test_grouped_cpu", "test_implicit_cpu", "test_implicit_cpu_nhwc",
     "test_implicit_cpu_weights", "test_implicit_gpu", "test_largest_errors", "test_leaks", "test_logs",
     "test_logs_layers", "test_long_sums", "test_lrn", "test_mha", "test_nvidia_emulated", "test_nvidia_pack",

@@ -49,6 +49,8 @@ DEFECTS = [Defect(*row) for row in (
      "if (row >= 0 && row < g.h && col >= 0 && col <= g.w)", "depthwise", "a column behind the image is read"),
     (K, "kernels/conv/cpu/winograd.cl", "if (y >= 0 && y < g.h)", "if (y > 0 && y < g.h)", "winograd_cpu solvers",
      "Winograd takes the first row for padding"),
+    (K, "kernels/conv/cpu/few.cl", "const bool inside = d >= 0 && d < p.x.len[2] && h >= 0",
+     "const bool inside = d >= 0 && d < p.x.len[2] && h > 0", "few_cpu solvers", "the first row is taken for padding"),
     (K, "kernels/conv/gpu/implicit.cl", "(uint)w >= (uint)g->len[2])", "(uint)w > (uint)g->len[2])", "implicit_gpu",
      "a pixel behind the row is read"),
     (K, "kernels/layers/batchnorm_cpu.cl", "exact = exact && all(square <= FAR * squares[s]);", "", "batchnorm",

@@ -303,7 +303,8 @@ def shrunk(case, groups=3, images=2, channels=19, across=40):
                      case.dilation, few, case.transposed, case.outpad)
 
 
-def convolutions(cases, names: str, most: int, layouts=("packed", "channels last"), types=("float32",)):
+def convolutions(cases, names: str, most: int, layouts=("packed", "channels last"), types=("float32",),
+                 across=40):
     """Return problems of the solvers whose names match, where a case has `most` products at most."""
     def problems(handle, quick):
         import numpy as np
@@ -314,7 +315,9 @@ def convolutions(cases, names: str, most: int, layouts=("packed", "channels last
 
         number = 0
         # A group of a GPU computes a whole tile, of which there are to be few.
-        less = {"channels": 7, "images": 1, "across": 12} if handle.device.is_gpu and names.startswith("^(") else {}
+        less = {"across": across}
+        if handle.device.is_gpu and names.startswith("^("):
+            less = {"channels": 7, "images": 1, "across": 12}
         for name, case in cases().items():
             case = shrunk(case, **less)
             if case.products > most:
@@ -583,6 +586,8 @@ def units() -> list[Unit]:
         ("conv: depthwise", "gpu", shapes_of("test_depthwise"), "^Depthwise", 400_000, ALL_TYPES[:3]),
         ("conv: signals", "gpu", shapes_of("test_signals"), "^Signal", 400_000, ALL_TYPES[:3]),
     ]
+    found.append(Unit("conv: few channels", "cpu", convolutions(
+        shapes_of("test_few_cpu", "NAMED"), "^CpuFew", 300_000, ("packed",), ALL_TYPES, 110)))
     for name, view, cases, names, most, types in rows:
         found.append(Unit(name, view, convolutions(cases, names, most, types=types)))
     found += [Unit(f"kernels: {name}", view, problems) for view in ("gpu", "small gpu") for name, problems in (

@@ -501,6 +501,8 @@ SHIPPED = {
 }
 SHIPPED["pocl-cpu"] = [file for name, files in SHIPPED.items() if name.startswith("pocl") for file in files
                        if "searched" not in file]
+# No model has times of these yet: it is unsure of what they take, as of any solver that it does not know.
+YOUNGER = {"CpuFewChannelsFwd"}
 
 
 def test_all_shipped_models_are_tested():
@@ -528,6 +530,9 @@ def test_a_shipped_model(name):
         assert name in {file.removesuffix(".model") for file in _model.file_names(device.info)}
         for problem in costs.measured(rows, device):
             offers = [registry.BY_NAME[solver].offer(device, problem.problem) for solver in problem.terms]
+            if YOUNGER & set(problem.terms):
+                assert model.predict(offers) is None
+                continue
             assert not problem.times or model.predict(offers) is not None, problem.problem
             known += bool(problem.times)
     assert known > 50

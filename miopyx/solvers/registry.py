@@ -12,6 +12,7 @@ from miopyx.problem._problem import Problem
 
 from .conv import _fft, _gemm, _host, _naive
 from .conv.amd import _matrix as _amd_matrix
+from .conv.cpu import _few as _cpu_few
 from .conv.cpu import _grouped as _cpu_grouped
 from .conv.cpu import _implicit as _cpu_implicit
 from .conv.cpu import _implicit_nhwc, _implicit_weights
@@ -81,7 +82,7 @@ CONV: tuple[Solver, ...] = (
     _gpu_winograd.GpuWinogradF4Fwd(), _gpu_winograd.GpuWinogradF4Bwd(), _gpu_winograd.GpuWinogradF4Wrw(),
     _gpu_winograd.GpuWinogradF2Fwd(), _gpu_winograd.GpuWinogradF2Bwd(), _gpu_winograd.GpuWinogradF2Wrw(),
     _gpu_implicit.GpuImplicitGemmFwd(), _gpu_implicit.GpuImplicitGemmBwd(), _gpu_implicit.GpuImplicitGemmWrw(),
-    _cpu_implicit.CpuImplicitGemmFwd(), _cpu_implicit.CpuImplicitGemmBwd(),
+    _cpu_few.CpuFewChannelsFwd(), _cpu_implicit.CpuImplicitGemmFwd(), _cpu_implicit.CpuImplicitGemmBwd(),
     _implicit_weights.CpuImplicitGemmWrw(),
     _implicit_nhwc.CpuImplicitGemmNhwcFwd(), _implicit_nhwc.CpuImplicitGemmNhwcBwd(),
     _implicit_nhwc.CpuImplicitGemmNhwcWrw(),

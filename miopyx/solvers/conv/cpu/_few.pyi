@@ -1,0 +1,3 @@
+from miopyx.solvers.conv._base import ConvSolver
+
+class CpuFewChannelsFwd(ConvSolver): ...

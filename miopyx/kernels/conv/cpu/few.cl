@@ -62,7 +62,7 @@ typedef MX_JOIN(ACC, VEC) vec;
 /* A padded image as it is split. */
 typedef struct {
     long depth, height; /* rows that outputs see */
-    long phases, pitch; /* remainders that taps have, columns of each */
+    long phases, pitch; /* remainders, columns of each */
     long row, plane;    /* elements */
 } mx_split;
 
@@ -76,7 +76,7 @@ static inline mx_split split_of(const mx_conv_problem *p)
     const long reach = (p->w.len[4] - 1) * p->dilation[2], vectors = (p->y.len[4] + VEC - 1) / VEC;
     mx_split s;
     s.depth = seen(p, 0), s.height = seen(p, 1);
-    s.phases = min(p->step[2], reach + 1), s.pitch = vectors * VEC + reach / p->step[2];
+    s.phases = p->step[2], s.pitch = vectors * VEC + reach / p->step[2];
     s.row = s.phases * s.pitch, s.plane = s.depth * s.height * s.row;
     return s;
 }

@@ -36,7 +36,7 @@ cdef struct tile_t:
 
 
 cdef tile_t _tile(Device dev, const mx_conv_problem* p) noexcept:
-    """Sums that fill the registers: AVX-512 and NEON have 32, AVX2 has 16."""
+    """Sums that fill the registers: AVX-512 and NEON have 32, AVX2 has 16; others of 16 bytes count as NEON."""
     cdef tile_t t
     t.vec = vector_lanes(dev, acc_size(p))
     t.rows = 8 if dev.vector_bytes == 64 and p.w.len[0] > 4 else 4
@@ -53,7 +53,7 @@ cdef int64_t _seen(const mx_conv_problem* p, int axis) noexcept nogil:
 cdef int64_t _split(const mx_conv_problem* p, int64_t vec) noexcept nogil:
     """Elements of an image that is padded and split."""
     cdef int64_t reach = capped_product(p.w.len[4] - 1, p.dilation[2])
-    cdef int64_t row = capped_product(min(p.step[2], reach + 1), up(p.y.len[4], vec) + reach // p.step[2])
+    cdef int64_t row = capped_product(p.step[2], up(p.y.len[4], vec) + reach // p.step[2])
     return capped_product(p.x.len[1], capped_product(capped_product(_seen(p, 0), _seen(p, 1)), row))
 
 
@@ -87,9 +87,12 @@ cdef class CpuFewChannelsFwd(ConvSolver):
             return "tensors are not packed NCHW"
         if sum_terms(p) > BLOCK_TERMS:
             return "a large filter"    # one accumulator takes all terms
-        if p.y.len[4] < LEAST_WIDTH or p.x.len[0] * p.y.len[2] * p.y.len[3] < GROUPS * dev.compute_units:
-            return "few or short rows"
+        if p.y.len[4] < LEAST_WIDTH:
+            return "short rows"
         for i in range(3):
+            # Nothing is read twice: others read it in place.
+            if p.y.len[2 + i] > 1 and p.step[i] > capped_product(p.w.len[2 + i] - 1, p.dilation[i]) + 1:
+                return "filters do not overlap"
             if max(p.x.len[2 + i], p.y.len[2 + i], p.pad[i], p.step[i], capped_product(
                     p.w.len[2 + i], p.dilation[i])) > LENGTH_LIMIT:
                 return "a long axis"
@@ -102,9 +105,10 @@ cdef class CpuFewChannelsFwd(ConvSolver):
         return capped_sum(_filters(p, &t), capped_product(capped_product(p.x.len[0], _split(p, t.vec)), acc_size(p)))
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        # Above FFT's where filters are short, whose index counts the products that it saves.
+        # Above FFT's where filters are short, whose index counts the products that it saves.  Work-items have whole rows.
         cdef tile_t t = _tile(dev, p)
-        return 1.8 * p.y.len[4] / up(p.y.len[4], t.vec) * p.w.len[0] / up(p.w.len[0], t.rows)
+        cdef double share = p.x.len[0] * p.y.len[2] * p.y.len[3] / <double> (GROUPS * dev.compute_units)
+        return (1.8 * min(1.0, share) * p.y.len[4] / up(p.y.len[4], t.vec) * p.w.len[0] / up(p.w.len[0], t.rows))
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef tile_t t = _tile(dev, p)

@@ -100,7 +100,8 @@ def test_random_problems(cpu, host, rng):
 def test_nothing_beside_the_buffers_is_touched(cpu, host, rng, monkeypatch, against):
     """Buffers and workspace end, or begin, at pages that fault."""
     monkeypatch.setattr(Pages, "against", against)
-    for name in ("7x7 with stride 2, odd", "3x3, odd, without padding", "strides of the filter's lengths", "stride 4, dilation 6"):
+    for name in ("7x7 with stride 2, odd", "3x3, odd, without padding", "strides of the filter's lengths",
+                 "stride 4, dilation 6"):
         check_case(cpu, host, rng, NAMED[name], "float32")
 
 

@@ -105,10 +105,10 @@ cdef class CpuFewChannelsFwd(ConvSolver):
         return capped_sum(_filters(p, &t), capped_product(capped_product(p.x.len[0], _split(p, t.vec)), acc_size(p)))
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
-        # Above FFT's where filters are short, whose index counts the products that it saves.  Work-items have whole rows.
+        # Above FFT's where filters are short, whose index counts the products that it saves.  Rows are not shared.
         cdef tile_t t = _tile(dev, p)
         cdef double share = p.x.len[0] * p.y.len[2] * p.y.len[3] / <double> (GROUPS * dev.compute_units)
-        return (1.8 * min(1.0, share) * p.y.len[4] / up(p.y.len[4], t.vec) * p.w.len[0] / up(p.w.len[0], t.rows))
+        return 1.8 * min(1.0, share) * p.y.len[4] / up(p.y.len[4], t.vec) * p.w.len[0] / up(p.w.len[0], t.rows)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef tile_t t = _tile(dev, p)

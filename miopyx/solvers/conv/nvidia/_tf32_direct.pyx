@@ -24,7 +24,7 @@ from ._wgmma cimport (
     GROUP_BYTES, MAX_PHASES, WEIGHTS_TERMS, axes_of, count_tiles, is_flat, mx_nv_phase, mx_nv_tiles, order_of_tiles,
     sort_phases, split_k_among, sum_tiles, tile_t, time_of_rounds,
 )
-from ._tensor_maps cimport has_maps, map_filters, map_pixels, map_result, mapped, reach_of
+from ._tensor_maps cimport has_maps, map_filters, map_pixels, mapped, reach_of
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_tf32_args.h" nogil:
     ctypedef struct mx_nv_tf32_filters:
@@ -110,10 +110,9 @@ cdef bint _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, const
             and _map_of_x(g, phases, 64) is not None)
 
 
-cdef bint _w_in_place(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g) noexcept:
-    """Whether w is copied by a map, too, and nothing is rounded before."""
-    return (p.direction == MX_FORWARD and r.w_reduced == 1 and _by_maps(dev, p, r, g, 1)
-            and map_filters(g, 0, False, True, 64, 4) is not None)
+cdef bint _w_by_map(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g) noexcept:
+    """Where x is copied by a map: whether w is, too, and nothing is rounded before."""
+    return p.direction == MX_FORWARD and r.w_reduced == 1 and map_filters(g, 0, False, True, 64, 4) is not None
 
 
 cdef double _slice_time(const choice_t* c, const mx_nv_conv* g, int run, bint by_map) noexcept nogil:
@@ -130,11 +129,12 @@ cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, co
                       int wanted=-1, int filters=0) noexcept:
     """The tile `wanted` where it can be, else the one that should take least time, of so many `filters` if not zero."""
     cdef chosen_t best = chosen_t(-1, _run_of(p, r), 1, g.y_c == 1 and g.filters > 1,
-                                  _by_maps(dev, p, r, g, phases), _w_in_place(dev, p, r, g), 1, 1, 1, -1)
+                                  _by_maps(dev, p, r, g, phases), False, 1, 1, 1, -1)
     cdef int64_t units = max(1, dev.compute_units), down, across, groups, stages, slices = _slices(g)
     cdef double[MAX_PHASES] each
     cdef double cost, slice
     cdef int i, j
+    best.w_in_place = best.by_map and _w_by_map(p, r, g)
     best.vector = 4 if best.last else 2 if best.run else 1
     for j in range(phases):
         while best.vector > 1 and not divides(best.vector, &g[j], best.last):
@@ -274,7 +274,7 @@ cdef void _count(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_c
         sort_phases(g, count)
     t.launch = 1
     t.packed = (r.workspace if r.y_slot != SLOT_WORKSPACE else r.y_at) * 1e-6
-    if _w_in_place(dev, p, r, g):
+    if _by_maps(dev, p, r, g, 1) and _w_by_map(p, r, g):
         t.launch = t.packed = 0
     for i in range(1 if together else count):
         best = _choose(dev, p, r, &g[i], count if together else 1)
@@ -353,7 +353,7 @@ cdef class NvWgmmaTf32Fwd(NvImplicitGemmFwd):
         cdef roles_t r = _roles(&read)
         cdef mx_nv_conv g = operands(&read, &r)
         set_taps(&g, &read)
-        return 0 if _w_in_place(dev, &read, &r, &g) else r.workspace
+        return 0 if _by_maps(dev, &read, &r, &g, 1) and _w_by_map(&read, &r, &g) else r.workspace
 
 
 cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
@@ -420,14 +420,6 @@ TILES[2] = tile_t(128, 128, 128, 2, 32, 1.70, 4)
 TILES[3] = tile_t(64, 256, 128, 2, 16, 1.40, 4)
 TILES[4] = tile_t(256, 64, 128, 2, 16, 1.40, 4)
 TILES[5] = tile_t(64, 64, 128, 3, 32, 1.00, 4)
-# The same where tensor maps copy, as predicted: nobody has measured them.
-cdef tile_t[WEIGHT_TILES] MAPPED_TILES
-MAPPED_TILES[0] = tile_t(128, 256, 256, 1, 32, 1.0, 4)
-MAPPED_TILES[1] = tile_t(256, 128, 256, 1, 32, 1.0, 4)
-MAPPED_TILES[2] = tile_t(128, 128, 128, 2, 32, 1.1, 4)
-MAPPED_TILES[3] = tile_t(64, 256, 128, 2, 16, 0.9, 4)
-MAPPED_TILES[4] = tile_t(256, 64, 128, 2, 16, 0.9, 4)
-MAPPED_TILES[5] = tile_t(64, 64, 128, 3, 32, 0.65, 4)
 cdef tuple TILE_DEFINES = (
     {"STAGES": 4}, {"STAGES": 4}, {"STAGES": 3}, {"STAGES": 5}, {"STAGES": 5}, {"STAGES": 4, "WM": 32, "WN": 32})
 cdef tuple WEIGHTS_TABLE = (("TILE", tuple(range(WEIGHT_TILES))),)
@@ -439,32 +431,12 @@ cdef bint _by_fours(const mx_tensor* t, int64_t channels) noexcept nogil:
             and (stride_of(t, 0) | stride_of(t, 2) | stride_of(t, 3) | stride_of(t, 4)) % 4 == 0)
 
 
-cdef bint _mapped_weights = False
-
-
-def allow_mapped_weights(bint allowed=True):
-    """Whether backward weights copy by tensor maps: not until that was measured; for tests and benches."""
-    global _mapped_weights
-    _mapped_weights = allowed
-
-
-cdef bint _weights_by_maps(Device dev, const mx_conv_problem* p) noexcept:
-    """Whether the kernel copies by tensor maps, should there be some for how x and dy lie."""
-    return (_mapped_weights and p.w.len[1] % DEPTH == 0 and p.w.len[0] // p.groups % DEPTH == 0
-            and has_maps(dev))
-
-
-cdef const tile_t* _tiles(Device dev, const mx_conv_problem* p) noexcept:
-    return &MAPPED_TILES[0] if _weights_by_maps(dev, p) else &TILES[0]
-
-
 cdef split_k_t _split(Device dev, const mx_conv_problem* p, int wanted=-1) noexcept:
     cdef split_k_t s
     memset(&s, 0, sizeof(s))
     s.x_slot, s.reduced = SLOT_X, p.w.len[1]
     s.columns = s.reduced * p.w.len[3] * p.w.len[4]
-    return split_k_among(dev, p, &s, _tiles(dev, p), WEIGHT_TILES, 4 * (elements_of(&p.x) + elements_of(&p.y)), False,
-                         wanted)
+    return split_k_among(dev, p, &s, TILES, WEIGHT_TILES, 4 * (elements_of(&p.x) + elements_of(&p.y)), False, wanted)
 
 
 cdef bint _fills(const mx_conv_problem* p, int tile) noexcept nogil:
@@ -515,7 +487,7 @@ cdef class NvMmaTf32Wrw(NvImplicitGemmWrw):
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
         cdef mx_conv_problem read = only_read(p)
         cdef split_k_t s = _split(dev, &read)
-        count_tiles(dev, &read, &s, &_tiles(dev, &read)[s.tile], terms)
+        count_tiles(dev, &read, &s, &TILES[s.tile], terms)
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return WEIGHTS_TABLE
@@ -534,8 +506,6 @@ cdef class NvMmaTf32Wrw(NvImplicitGemmWrw):
         cdef const tile_t* tile = &TILES[s.tile]
         cdef mx_nv_conv g
         cdef mx_nv_volume v
-        cdef KernelSpec unmapped = None
-        v.x_d = v.y_d = 0
         set_split_k(&read, &s, &g)
         problem = struct_arg(&g, sizeof(g))
         if g.p >> 16:
@@ -548,11 +518,5 @@ cdef class NvMmaTf32Wrw(NvImplicitGemmWrw):
             DILATED=int(g.p >> 16 == 0 and (g.tap_h != 1 or g.tap_w != 1)), **axes_of(&g), **TILE_DEFINES[s.tile])
         args = (Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4), Arg.slot_of(SLOT_WORKSPACE, 4), problem,
                 Arg.int32(s.split_slices))
-        if _weights_by_maps(dev, &read):
-            x = map_pixels(&g, v.x_d, tile.depth, 4)
-            y = map_result(&g, v.y_d, tile.depth, 4)
-            if x is not None and y is not None:
-                spec, unmapped = spec.defining("-D TENSOR_MAPS=1 -D SM_90A=1"), spec
-                args = (mapped(args[0], x), mapped(args[1], y)) + args[2:]
-        return Solution([Step(spec, args, (tile.threads * s.groups,), (tile.threads,), 1, unmapped),
+        return Solution([Step(spec, args, (tile.threads * s.groups,), (tile.threads,)),
                          sum_tiles(dev, &read, &s, tile, {"IN_ROWS": 1})], self.workspace_bytes(dev, p))

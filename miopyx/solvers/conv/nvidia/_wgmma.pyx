@@ -1136,7 +1136,7 @@ cdef Step multiply_weights(Device dev, const mx_conv_problem* p, const split_k_t
         args += (Arg.int32(s.whole),)
     cdef KernelSpec unmapped = None
     if tile.across % SLICE == 0 and _weights_by_maps(dev, p, s):
-        x, y = map_pixels(g, v.x_d, SLICE, 2), map_result(g, v.y_d, SLICE, 2)
+        x, y = map_pixels(g, v.x_d, SLICE, 2), map_result(g, v.y_d)
         if x is not None and y is not None:
             spec, unmapped = spec.defining("-D TENSOR_MAPS=1"), spec
             args = (mapped(args[0], x), mapped(args[1], y)) + args[2:]

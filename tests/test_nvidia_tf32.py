@@ -97,6 +97,12 @@ def by_fours(case) -> bool:
     return (case.x_lens[1] // case.groups | case.w_lens[0] // case.groups) % 4 == 0
 
 
+def by_image(case, layout) -> bool:
+    """Whether the case is 1x1 without strides, images of pixels that tensor maps copy."""
+    return (layout == "packed" and math.prod((*case.w_lens[2:], *case.stride)) == 1 and max(case.pad) == 0
+            and math.prod(case.x_lens[2:]) % 4 == 0)
+
+
 def inputs(example: Example, direction: int) -> list[np.ndarray]:
     return [data for i, data in enumerate(example.data) if i != OUTPUT[direction]]
 
@@ -110,6 +116,8 @@ def test_every_shape(gpu, host, rng, solver, name, layout, direction):
         pytest.skip("no such strides")
     if solver.name == "NvMmaTf32Wrw" and not by_fours(SHAPES[name]):
         pytest.skip("test_what_is_not_channels_last_by_fours")
+    if solver.name == "NvWgmmaTf32Wrw" and not by_image(SHAPES[name], layout):
+        pytest.skip("test_what_is_not_by_image")
     check_twice(gpu, example, direction, solver, rng)
     check(gpu, allowed(Example(SHAPES[name], "float32", layout, rng, host, shift=1, copied=True)), direction, solver,
           rng)
@@ -162,10 +170,10 @@ UNMAPPED = {  # what no map reaches, or only some phases'
 }
 
 
-BY_MAPS = ("NvWgmmaTf32Fwd", "NvWgmmaTf32Bwd")
+BY_MAPS = ("NvWgmmaTf32Fwd", "NvWgmmaTf32Bwd", "NvMmaTf32Wrw")
 
 
-@pytest.mark.parametrize("way", range(2))
+@pytest.mark.parametrize("way", range(3))
 @pytest.mark.parametrize("name", MAPPED)
 def test_copies_by_tensor_maps(gpu, host, rng, name, way):
     """Each tile, from memory that a map takes and from other memory."""
@@ -173,7 +181,7 @@ def test_copies_by_tensor_maps(gpu, host, rng, name, way):
         pytest.skip("OpenCL makes no tensor maps")
     case, solver = MAPPED[name], registry.BY_NAME[BY_MAPS[way]]
     example = allowed(Example(case, "float32", "channels last", rng, host, copied=True))
-    summed = (case.x_lens[1], case.w_lens[0])[way] // case.groups
+    summed = (case.x_lens[1], case.w_lens[0], math.gcd(case.x_lens[1], case.w_lens[0]))[way] // case.groups
     for config in configurations_of(solver, gpu.device, example.problem(way)):
         steps = solver.solution(gpu.device, example.problem(way), config).steps
         mapped = [step for step in steps if step.unmapped is not None]
@@ -195,6 +203,87 @@ def test_what_no_map_reaches(gpu, host, rng, name, way):
     assert not any("W_IN_PLACE=1" in step.spec.options.split() for step in steps)
     assert len({"K_IN_ORDER=1" in step.spec.options.split() for step in steps}) == 1
     check(gpu, example, way, solver, rng)
+
+
+VOLUMES_BY_MAPS = (conv_case(2, 64, 96, (3, 4, 9), (3, 2, 3), (1, 0, 1)),
+                   conv_case(1, 32, 64, (5, 6, 20), (3, 1, 2), (1, 0, 2), (2, 1, 2)))
+
+
+@pytest.mark.parametrize("case", VOLUMES_BY_MAPS, ids=["3x2x3", "strides"])
+def test_weights_of_volumes_by_tensor_maps(gpu, host, rng, case):
+    if gpu.device.info.cuda < 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    solver = registry.BY_NAME["NvMmaTf32Wrw"]
+    for shift in (0, 1):
+        example = allowed(Example(case, "float32", "channels last", rng, host, shift=shift, copied=True))
+        for config in configurations_of(solver, gpu.device, example.problem(2)):
+            assert solver.solution(gpu.device, example.problem(2), config).steps[0].unmapped is not None
+            check(gpu, example, 2, solver, rng, config)
+
+
+BY_IMAGE = {  # of NvWgmmaTf32Wrw: slices that end with their image or inside, tiles with padding
+    "whole slices": conv_case(2, 64, 64, (8, 16), (1, 1), (0, 0)),
+    "odd channels": conv_case(3, 65, 131, (14, 14), (1, 1), (0, 0)),
+    "all tiles": conv_case(5, 260, 264, (7, 12), (1, 1), (0, 0)),
+    "four pixels": conv_case(37, 33, 300, (2, 2), (1, 1), (0, 0)),
+    "groups": conv_case(3, 3 * 36, 3 * 72, (6, 6), (1, 1), (0, 0), groups=3),
+    "many slices": conv_case(9, 8, 12, (28, 61), (1, 1), (0, 0)),
+    "a row": conv_case(2, 40, 72, (100,), (1,), (0,)),
+    "a volume": conv_case(1, 72, 40, (3, 5, 4), (1, 1, 1), (0, 0, 0)),
+}
+
+
+@pytest.mark.parametrize("name", BY_IMAGE)
+def test_weights_by_image(gpu, host, rng, name):
+    """Each tile, from memory that a map takes and from other memory, with room between images and without."""
+    if gpu.device.info.cuda < 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    solver = registry.BY_NAME["NvWgmmaTf32Wrw"]
+    for apart, shift in ((0, 0), (8, 0), (0, 1)):
+        example = allowed(Example(BY_IMAGE[name], "float32", "packed", rng, host, shift, copied=True))
+        if apart:
+            example.desc = [TensorDescriptor("float32", d.lens, (d.strides[0] + apart, *d.strides[1:]))
+                            for d in example.desc]
+        configs = configurations_of(solver, gpu.device, example.problem(2))
+        assert len(configs) == 7 or name != "all tiles"
+        for config in configs if shift == 0 else configs[::3]:
+            step, _ = solver.solution(gpu.device, example.problem(2), config).steps
+            assert step.unmapped is not None
+            check(gpu, example, 2, solver, rng, config)
+
+
+def test_weights_by_image_of_nan_and_inf(gpu, host, rng):
+    """One of another group, channel or filter is not seen, and behind an image there are zeros."""
+    if gpu.device.info.cuda < 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    solver = registry.BY_NAME["NvWgmmaTf32Wrw"]
+    case = conv_case(3, 2 * 24, 2 * 40, (6, 6), (1, 1), (0, 0), groups=2)
+    for bits in (0x7F800000, 0xFF800000, 0x7FC00000, 0xFFFFFFFF):
+        for which in (0, 1):
+            example = allowed(Example(case, "float32", "packed", rng, host, copied=True))
+            marked, at = inputs(example, 2)[which], tuple(int(rng.integers(n)) for n in ((3, 48, 6, 6), (3, 80, 6, 6))[which])
+            marked[at] = np.uint32(bits).view(np.float32)
+            got = example.run(gpu, 2, solver)
+            touched = np.zeros(case.w_lens, bool)
+            if which:
+                touched[at[1]] = True
+            else:
+                touched[at[1] // 24 * 40:at[1] // 24 * 40 + 40, at[1] % 24] = True
+            assert np.array_equal(~np.isfinite(got), touched)
+
+
+def test_what_is_not_by_image(gpu, host, rng):
+    solver = registry.BY_NAME["NvWgmmaTf32Wrw"]
+    if gpu.device.info.cuda < 0:
+        problem = allowed(Example(BY_IMAGE["a row"], "float32", "packed", rng, host)).problem(2)
+        assert solver.why_not(gpu.device, problem) == "needs tensor maps"
+        return
+    for case, layout, why in (
+            (PLAIN, "packed", "not 1x1 of contiguous pixels"), (POINTWISE, "channels last", "not 1x1 of contiguous pixels"),
+            (SHAPES["1x1 with a stride"], "packed", "not 1x1 of contiguous pixels"),
+            (SHAPES["odd images, 1x1"], "packed", "not 1x1 of contiguous pixels")):
+        problem = allowed(Example(case, "float32", layout, rng, host)).problem(2)
+        assert solver.why_not(gpu.device, problem) == why
 
 
 @pytest.mark.parametrize("way", range(2))

@@ -229,6 +229,24 @@ def test_every_tile_by_tensor_maps(gpu, host, rng, tile, direction):
         _wgmma.limit_choices()
 
 
+@pytest.mark.parametrize("tile", range(-1, 7))
+def test_weights_by_image(gpu, host, rng, tile):
+    """1x1 of contiguous pixels: slices that end with their image, from memory that a map takes and from other memory."""
+    if not gpu.device.info.cuda >= 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    for case in (conv_case(4 + tile, 65, 131, (16, 20), (1, 1), (0, 0)),  # problems of their own: each has its workspace
+                 conv_case(4 + tile, 2 * 24, 2 * 72, (8, 8), (1, 1), (0, 0), groups=2)):
+        for shift in (0, 1):
+            example = Example(case, "bfloat16" if tile % 2 else "float16", "packed", rng, host, shift, True)
+            _wgmma.limit_choices(weights=tile)
+            try:
+                step, = are_mapped(gpu, example, 2)
+                assert "BY_IMAGE=1" in step.spec.options.split()
+                check(gpu, example, 2, SOLVERS[2], rng)
+            finally:
+                _wgmma.limit_choices()
+
+
 @pytest.mark.parametrize("direction", range(3))
 def test_memory_that_no_map_takes(gpu, host, rng, direction):
     """One plan, memory that begins at a multiple of 16 bytes and elsewhere, in turns, with numbers that change."""

@@ -14,6 +14,7 @@
 #define DEPTH 128 /* numbers of a row */
 #define CHUNK 16  /* numbers that are copied together */
 #elif defined(MX_TF32)
+#define MX_OPERAND float
 #define DEPTH 32
 #else
 #define MX_OPERAND ushort
@@ -22,7 +23,10 @@
 #endif
 
 /* How X_RUN elements of either operand are copied, those of x with X_THROUGH_L1 through the L1. */
-#if X_RUN == 4
+#if defined(MX_TF32)
+#define MX_COPY_RUN MX_COPY16
+#define MX_COPY_RUN_UNALIGNED mx_copy_nearest
+#elif X_RUN == 4
 #define MX_COPY_RUN MX_COPY8
 #define MX_COPY_RUN_UNALIGNED mx_copy_four
 #else

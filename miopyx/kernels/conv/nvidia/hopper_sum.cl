@@ -129,16 +129,21 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void sum_tiles(
         STORE_MIXED(X_TYPE, W, l * g.w_c, sums[l], alpha, beta);
 #else
     const float sums[4] = {alpha * sum.x, alpha * sum.y, alpha * sum.z, alpha * sum.w};
-    const bool pairs = g.w_c == 1 && c + 1 < g.channels && beta == 0 && (((ulong)W | g.w_k * 2) & 3) == 0;
+    const bool pairs = g.w_c == 1 && c + 1 < g.channels && beta == 0
+                       && (((ulong)W | g.w_k * sizeof(*W)) & (2 * sizeof(*W) - 1)) == 0;
 #pragma unroll
     for (int l = 0; l < 4; l += 2) {
         __global STORAGE(X_TYPE) *to = W + (long)(l * 4) * g.w_k;
         if (w >= g.taps_w || k + l * 4 >= g.filters)
             continue;
         if (pairs) {
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+            *(__global float2 *)to = (float2)(sums[l], sums[l + 1]);
+#else
             uint word;
             MX_ROUND_PAIR(word, sums[l], sums[l + 1]);
             *(__global uint *)to = word;
+#endif
         } else {
             for (int e = 0; e < 2; e++)
                 if (c + e < g.channels)

@@ -1,9 +1,9 @@
-/* Backward weights with half or bfloat16 operands by wgmma: partial sums, in float, of split-K over pixels, or whole
- * ones.  Needs SM_90A.
+/* Backward weights with half or bfloat16 operands, or floats as TF32, by wgmma: partial sums, in float, of split-K over
+ * pixels, or whole ones.  Needs SM_90A.
  *
  *   sum over a split's pixels of dy[pixel][filter] * x[pixel + (i, j)][c]; columns: `reduced` channels a tap
  *
- *   K-slices of 64 pixels ->
+ *   K-slices of 64 pixels, of floats 32 ->
  *   tile 0 |= group 0 =|= group 1 =|= group 2 =|      PERSISTENT 0: a work-group has `split_slices` slices of one tile,
  *   tile 1 |= group 3 =| ...                          next to each other or, with TOGETHER, one of each `splits`
  *   tile 0 |= group 0 =====|= group 1 =|              PERSISTENT 1 (stream-K): the slices of all tiles in a row,
@@ -19,7 +19,8 @@
  * Grid: one axis, local THREADS, global THREADS * (tiles * splits, or ceil(tiles * slices / split_slices)).
  * x and dy are channels last (x_c == y_c == 1) with multiples of 8 channels; padding of `filters` to a multiple of 8
  * may be read.  With CONTIGUOUS_PIXELS (one tap, no stride) 16 bytes are 8 pixels of one channel, and images are
- * multiples of CONTIGUOUS_PIXELS pixels without gaps.
+ * multiples of CONTIGUOUS_PIXELS pixels without gaps.  BY_IMAGE: a slice is of one image, whose last one is filled up
+ * with zeros, so that tensor maps copy it.  Floats are taken by image only; they are rounded to nearest on the way.
  * Local memory: a ring of STAGES slices of BM / 64 + BN / 64, rounded up, blocks of 64 rows of 128 bytes, swizzled:
  * chunk c of row r is at c ^ (r % 8).  Two mbarriers a stage, full and empty.
  * Bound by: L2 for small tiles, tensor cores for large ones, memory where filters and columns are few.
@@ -29,6 +30,9 @@
 #endif
 #ifndef CONTIGUOUS_PIXELS /* 4 or 8, so many are copied at once: x and dy have contiguous pixels */
 #define CONTIGUOUS_PIXELS 0
+#endif
+#ifndef BY_IMAGE /* 1: with CONTIGUOUS_PIXELS */
+#define BY_IMAGE 0
 #endif
 #ifndef FLAT /* 1: one tap without stride or padding, and x and dy without gaps between pixels */
 #define FLAT 0
@@ -60,13 +64,20 @@
 #ifndef WHOLE /* 1: needs DIRECT; without it all tiles are whole then */
 #define WHOLE 0
 #endif
-#ifndef TENSOR_MAPS /* 1: one work-item copies, by maps of x and dy; `reduced` and `channels` are multiples of 64 then */
+#ifndef TENSOR_MAPS /* 1: one work-item copies, by maps of x and dy: with CONTIGUOUS_PIXELS by image, else `reduced` and
+                     * `channels` are multiples of 64 */
 #define TENSOR_MAPS 0
 #endif
 #ifndef X_THROUGH_L1 /* 1: x comes through the L1, since taps share much of it */
 #define X_THROUGH_L1 0
 #endif
 #include "include/common.h"
+#if MX_TYPE(X_TYPE) == MX_TYPE_float
+#define MX_TF32
+#if !BY_IMAGE
+#error "floats are taken by image"
+#endif
+#endif
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/wgmma.h"
 
@@ -84,7 +95,7 @@
 #define CONSUMERS (Y_BLOCKS / WG_ROWS)
 #define THREADS (128 * CONSUMERS + 128)
 #define COPIES (DEPTH / ROWS_AT_ONCE)
-#define RUNS (CONTIGUOUS_PIXELS ? 64 / CONTIGUOUS_PIXELS : 8) /* of a row of local memory, that are copied at once */
+#define RUNS (CONTIGUOUS_PIXELS ? DEPTH / CONTIGUOUS_PIXELS : 8) /* of a row of local memory, that are copied at once */
 #define RUN_ROWS_AT_ONCE (128 / RUNS)
 #define WGMMA MX_JOIN(MX_WGMMA_, WN)
 #if CONTIGUOUS_PIXELS
@@ -138,7 +149,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if TENSOR_MAPS
     const mx_tensor_map x_map, const mx_tensor_map y_map,
 #else
-    __global const ushort *restrict X, long x_offset, __global const ushort *restrict Y, long y_offset,
+    __global const MX_OPERAND *restrict X, long x_offset, __global const MX_OPERAND *restrict Y, long y_offset,
 #endif
     __global float *restrict partial, long partial_offset, const MX_PROBLEM MX_GIVEN, const int split_slices
 #if TOGETHER
@@ -163,7 +174,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     const int item = get_local_id(0), lane = item & 31, role = item >> 7;
     const int columns = MX_BOTH(g.taps_h) * g.taps_w * g.reduced;
     const int down = (g.filters + BM - 1) / BM, across = (columns + BN - 1) / BN, tiles = down * across * g.groups;
-    const int slices = (g.pixels + DEPTH - 1) / DEPTH, number = get_group_id(0);
+    const int number = get_group_id(0);
+#if BY_IMAGE
+    const int of_image = (g.p * g.q + DEPTH - 1) / DEPTH, slices = mx_quotient(g.pixels, g.by_image) * of_image;
+#else
+    const int slices = (g.pixels + DEPTH - 1) / DEPTH;
+#endif
     /* The first tile and slice of this group, and how many slices it has. */
     int tile = PERSISTENT ? number * split_slices / slices : number % tiles;
 #if TOGETHER
@@ -210,9 +226,24 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         for (; left > 0; tile++, first = 0) {
             const int own = PERSISTENT ? min(left, slices - first) : left, end = first + own * SLICE_STEP;
             const int group = tile / (down * across), m0 = tile % down * BM, n0 = tile / down % across * BN;
-            const int filter = group * g.filters + m0, blocks = (min(columns - n0, BN) + 63) / 64;
-            int channel[X_BLOCKS], tap_of[X_BLOCKS];
+            const int filter = group * g.filters + m0;
             left -= own;
+#if BY_IMAGE
+            int n = first / of_image, part = first - n * of_image; /* of the next slice */
+            for (int slice = first; slice < end; slice++) {
+                const uint at = shared + stage * STAGE_BYTES, arrived = full + 8 * stage;
+                mx_barrier_wait(empty + 8 * stage, parity);
+                mx_barrier_expect(arrived, (BM + BN) * ROW_BYTES);
+                MX_COPY_CHANNELS(at, y_map_at, part * DEPTH, filter, n, arrived);
+                MX_COPY_CHANNELS(at + Y_BLOCKS * BLOCK_BYTES, x_map_at, part * DEPTH, group * g.channels + n0, n, arrived);
+                if (++part == of_image)
+                    part = 0, n++;
+                if (++stage == STAGES)
+                    stage = 0, parity ^= 1;
+            }
+#else
+            const int blocks = (min(columns - n0, BN) + 63) / 64;
+            int channel[X_BLOCKS], tap_of[X_BLOCKS];
 #pragma unroll
             for (int b = 0; b < X_BLOCKS; b++) {
                 const int column = n0 + b * 64, tap = column / g.reduced, row = tap / g.taps_w;
@@ -239,10 +270,15 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 if (++stage == STAGES)
                     stage = 0, parity ^= 1;
             }
+#endif
         }
 #else
         /* Always run item % RUNS of every block, of rows item / RUNS + i * RUN_ROWS_AT_ONCE. */
+#ifdef MX_TF32
+        const bool aligned = false; /* what work-items copy they round, too */
+#else
         const bool aligned = (((ulong)X | (ulong)Y) & (2 * X_RUN - 1)) == 0;
+#endif
         const int run = item % RUNS, row0 = (item & 127) / RUNS, chunk = run * 8 / RUNS;
         const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4) + run * (ROW_BYTES / RUNS) % 16;
         int stage = 0, parity = 1;
@@ -251,7 +287,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             const int m0 = tile % down * BM, n0 = tile / down % across * BN;
             const int y_group = group * g.y_g, x_group = group * g.x_g;
             left -= own;
-#if CONTIGUOUS_PIXELS
+#if BY_IMAGE
+#elif CONTIGUOUS_PIXELS
             int pixel = first * DEPTH + run * CONTIGUOUS_PIXELS;
 #else
             const int filters_left = g.filters - m0 - chunk * 8;
@@ -287,9 +324,14 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             for (int slice = first; slice < end; slice += SLICE_STEP) {
                 const uint at = to + stage * STAGE_BYTES;
 #if CONTIGUOUS_PIXELS
+#if BY_IMAGE
+                const int n = slice / of_image, rest = (slice - n * of_image) * DEPTH + run * CONTIGUOUS_PIXELS;
+                const bool inside = rest < g.p * g.q;
+#else
                 const int n = mx_quotient(pixel, g.by_image), rest = pixel - n * (g.p * g.q);
-                const int y_at = y_group + n * g.y_n + rest, x_at = x_group + n * g.x_n + rest;
                 const bool inside = pixel < g.pixels;
+#endif
+                const int y_at = y_group + n * g.y_n + rest, x_at = x_group + n * g.x_n + rest;
 #define COPY_SLICE(COPY16X, COPY16)                                                                                   \
     do {                                                                                                              \
         _Pragma("unroll") for (int i = 0; i < BM / RUN_ROWS_AT_ONCE; i++) {                                           \
@@ -346,7 +388,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                     COPY_SLICE(MX_COPY_RUN_UNALIGNED, MX_COPY_RUN_UNALIGNED);
                     mx_barrier_arrive(full + 8 * stage);
                 }
+#if !BY_IMAGE
                 pixel += DEPTH * SLICE_STEP;
+#endif
 #if FLAT
                 y_from += g.y_w * DEPTH * SLICE_STEP;
                 x_from += g.x_w * DEPTH * SLICE_STEP;

@@ -176,3 +176,13 @@ static inline uint mx_nearest(uint bits)
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(nearest) : "f"(as_float(bits)));
     return nearest;
 }
+
+/* Four floats at any address, rounded likewise: kept short. */
+static inline void mx_copy_nearest(uint to, __global const float *from, bool valid)
+{
+#pragma unroll 1
+    for (int i = 0; i < 4; i++) {
+        const uint value = valid ? mx_nearest(as_uint(from[i])) : 0u;
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + 4 * i), "r"(value) : "memory");
+    }
+}

@@ -30,6 +30,11 @@ static inline void mx_barrier_expect(uint barrier_at, int bytes)
     asm volatile(MX_BOX("5d", "tile") "[%0], [%1, {%2, %5, %5, %5, %3}], [%4];"                                        \
                  ::"r"(to), "l"(map), "r"(column), "r"(block), "r"(barrier_at), "r"(0) : "memory")
 
+/* 128 bytes of contiguous pixels, from one on, of an image's channels from one on. */
+#define MX_COPY_CHANNELS(to, map, pixel, channel, n, barrier_at)                                                       \
+    asm volatile(MX_BOX("3d", "tile") "[%0], [%1, {%2, %3, %4}], [%5];"                                                \
+                 ::"r"(to), "l"(map), "r"(pixel), "r"(channel), "r"(n), "r"(barrier_at) : "memory")
+
 /* The place in x of a pixel's lowest tap, and of taps by their distances from that one: 8 bits each along w, h, d. */
 typedef struct {
     int n, d, h, w;

@@ -12,6 +12,10 @@
  * order of mma.sync: filters 2 g and 2 g + 1 of each 16 are rows g and g + 8.
  * partial[slot][BM][BN]; conv/nvidia/hopper_sum.cl adds them up (IN_ROWS).
  * Rounding: half of what the tensor core cuts is added first.
+ * With TENSOR_MAPS copies round on the way, and `reduced` and filters of a group are multiples of 32.  A slice is then
+ * blocks of DEPTH pixels, first of dy, then of x, rows of 32 floats: chunk c of 16 bytes of row r is at c ^ (r % 8).
+ * Products are summed over pixels in any order: lane t of four has pixels 2 t and 2 t + 1 of eight, whose chunks are in
+ * different banks, and also neighbouring columns at once.
  * Bound by: mma.sync (two thirds of wgmma's rate), memory where filters and columns are few.
  */
 #define X_TYPE float
@@ -42,6 +46,9 @@
 #ifndef STAGES
 #define STAGES 3
 #endif
+#ifndef TENSOR_MAPS /* 1: lanes of the first warp copy, by maps of x and dy; needs SM_90A */
+#define TENSOR_MAPS 0
+#endif
 #include "include/common.h"
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/taps.h"
@@ -49,6 +56,11 @@
 
 #define WARPS (BM / WM * (BN / WN))
 #define THREADS (32 * WARPS)
+#if TENSOR_MAPS
+#include "conv/nvidia/wgmma.h"
+#include "conv/nvidia/tensor_maps.h"
+#include "conv/nvidia/tf32_weights_mapped.h"
+#else
 #define Y_PITCH (BM + 8) /* words */
 #define X_PITCH (BN + 8)
 #define STAGE_WORDS (DEPTH * (Y_PITCH + X_PITCH))
@@ -242,10 +254,24 @@ static inline __attribute__((always_inline)) void mx_weights(
     }
 }
 
+#endif
+
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_tf32_weights(
+#if TENSOR_MAPS
+    const mx_tensor_map x_map, const mx_tensor_map y_map,
+#else
     __global const float *restrict X, long x_offset, __global const float *restrict Y, long y_offset,
+#endif
     __global float *restrict partial, long partial_offset, const MX_PROBLEM MX_GIVEN, const int split_slices)
 {
+#if TENSOR_MAPS
+    __local uint4 stages[STAGES * STAGE_BYTES / 16] __attribute__((aligned(1024)));
+    __local ulong barriers[2 * STAGES]; /* full, empty */
+    ulong x_map_at, y_map_at;
+    MX_PARAMETER_AT(x_map_at, "conv_nvidia_tf32_weights", "0");
+    MX_PARAMETER_AT(y_map_at, "conv_nvidia_tf32_weights", "1");
+    mx_weights(x_map_at, y_map_at, partial + partial_offset, &MX_GIVEN, split_slices, stages, barriers);
+#else
     __local uint4 stages[STAGES * STAGE_WORDS / 4] __attribute__((aligned(128)));
     X += x_offset;
     Y += y_offset;
@@ -254,4 +280,5 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_t
         mx_weights(X, Y, partial, MX_GIVEN, split_slices, stages, true);
     else
         mx_weights(X, Y, partial, MX_GIVEN, split_slices, stages, false);
+#endif
 }

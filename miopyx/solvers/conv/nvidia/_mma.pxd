@@ -95,7 +95,9 @@ cdef struct roles_t:
 # How backward weights in 16 bits are computed; a split has `split_slices` slices of pixels.
 cdef struct split_k_t:
     bint packs_x, packs_y
+    int size                             # of a number that is multiplied, in bytes
     int contiguous_pixels                # x and dy are transposed: so many are copied at once, or zero
+    bint by_image                        # with them: a slice has pixels of one image
     int64_t reduced, columns          # of a group; `reduced` channels a tap
     int64_t x_offset, y_offset, partial_offset, workspace
     int x_slot                        # x_offset is in the workspace where it is that, or x is packed

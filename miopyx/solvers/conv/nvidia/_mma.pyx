@@ -557,7 +557,7 @@ cdef split_k_t split_k_operands(const mx_conv_problem* p, bint wgmma) noexcept n
     cdef split_k_t s
     cdef int64_t filters = p.w.len[0] // p.groups
     memset(&s, 0, sizeof(s))
-    s.x_slot = SLOT_X
+    s.x_slot, s.size = SLOT_X, 2
     s.packs_x, s.packs_y = not in_place(&p.x, p.w.len[1]), not in_place(&p.y, filters)
     if wgmma and (s.packs_x or s.packs_y):
         s.contiguous_pixels = min(contiguous_pixels(p, &p.x), contiguous_pixels(p, &p.y))
@@ -645,8 +645,8 @@ cdef list pack_for_split_k(const mx_conv_problem* p, const split_k_t* s, mx_nv_c
 
 
 cdef tuple split_k_args(const split_k_t* s, const mx_nv_conv* g):
-    return (Arg.slot_of(SLOT_WORKSPACE if s.packs_x else s.x_slot, 2, s.x_offset),
-            Arg.slot_of(SLOT_WORKSPACE if s.packs_y else SLOT_Y, 2, s.y_offset if s.packs_y else 0),
+    return (Arg.slot_of(SLOT_WORKSPACE if s.packs_x else s.x_slot, s.size, s.x_offset),
+            Arg.slot_of(SLOT_WORKSPACE if s.packs_y else SLOT_Y, s.size, s.y_offset if s.packs_y else 0),
             Arg.slot_of(SLOT_WORKSPACE, 4, s.partial_offset),
             struct_arg(g, sizeof(g[0])), Arg.int32(s.split_slices))
 

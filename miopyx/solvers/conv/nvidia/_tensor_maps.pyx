@@ -110,14 +110,26 @@ cdef bytes _rows(int64_t columns, int64_t rows, int64_t stride, int64_t box, int
             if m.stride[1] % 16 == 0 and 0 < columns <= stride and box <= MOST_BOX else None)
 
 
-cdef bytes map_result(const mx_nv_conv* g, int64_t y_d):
-    """dy where pixels follow each other without gaps: a box is 64 filters of 64 pixels."""
-    cdef int64_t planes = g.p >> 16, rows = g.p & 0xffff if planes else g.p, pixels = both(g.p) * g.q
+cdef bytes map_result(const mx_nv_conv* g, int64_t y_d, int64_t pixels, int64_t size):
+    """dy where pixels follow each other without gaps: a box is 128 bytes of filters of so many pixels."""
+    cdef int64_t planes = g.p >> 16, rows = g.p & 0xffff if planes else g.p, image = both(g.p) * g.q
     cdef int64_t pixel = g.y_w if g.q > 1 else g.y_h if rows > 1 else y_d if planes > 1 else g.y_n
     if (g.y_c != 1 or g.groups > 1 and g.y_g != g.filters or rows > 1 and g.y_h != g.q * pixel
-            or planes > 1 and y_d != rows * g.q * pixel or g.pixels > pixels and g.y_n != pixels * pixel):
+            or planes > 1 and y_d != rows * g.q * pixel or g.pixels > image and g.y_n != image * pixel):
         return None
-    return _rows(g.groups * g.filters, g.pixels, pixel, ROW, 2)
+    return _rows(g.groups * g.filters, g.pixels, pixel, pixels, size)
+
+
+cdef bytes map_channels(int64_t pixels, int64_t channels, int64_t images, int64_t c, int64_t n, int64_t rows,
+                        int64_t size):
+    """A tensor of contiguous pixels, `c` and `n` apart: a box is 128 bytes of pixels of `rows` channels of an image."""
+    cdef tensor_map_t m
+    memset(&m, 0, sizeof(m))
+    m.bytes, m.rank, m.box[0], m.box[1], m.box[2] = <int> size, 3, <int> (ROW_BYTES // size), <int> rows, 1
+    m.len[0], m.len[1], m.len[2] = pixels, channels, images
+    m.stride[1], m.stride[2] = _bytes_apart(&m, channels, c), _bytes_apart(&m, images, n)
+    m.step[0] = m.step[1] = m.step[2] = 1
+    return ((<const char*> &m)[:sizeof(m)] if m.stride[1] > 0 and m.stride[2] > 0 and rows <= MOST_BOX else None)
 
 
 cdef bytes map_filters(const mx_nv_conv* g, int64_t w_d, bint transposed, bint permuted, int64_t filters, int64_t size):

@@ -1,8 +1,8 @@
 """Convolution of float32 on TF32, straight from the tensors, where the problem allows that.
 
 By Hopper's wgmma x is read as it lies, whatever its strides, with channels last by tensor maps; a launch rounds the
-filters and brings them into the kernel's order, unless a map does.  Backward weights by mma.sync read x and
-dy as they lie, with channels last.
+filters and brings them into the kernel's order, unless a map does.  Backward weights read x and dy as they lie: with
+channels last by mma.sync, 1x1 of contiguous pixels, whose summed axis is then contiguous, by wgmma.
 """
 
 from libc.stdint cimport int64_t
@@ -21,10 +21,11 @@ from ._mma cimport (
 )
 from ._tf32 cimport join_of_planes, joins, make_planes, phases_of_planes, refuse_tf32
 from ._wgmma cimport (
-    GROUP_BYTES, MAX_PHASES, WEIGHTS_TERMS, axes_of, count_tiles, is_flat, mx_nv_phase, mx_nv_tiles, order_of_tiles,
-    sort_phases, split_k_among, sum_tiles, tile_t, time_of_rounds,
+    GROUP_BYTES, MAX_PHASES, TILES_OF_PIXELS, WEIGHTS_TERMS, axes_of, count_tiles, is_flat, multiply_weights,
+    mx_nv_phase, mx_nv_tiles, order_of_tiles, sort_phases, split_k_among, sum_tiles, sum_tiles_of, tile_t, tiles_of,
+    time_of_rounds,
 )
-from ._tensor_maps cimport has_maps, map_filters, map_pixels, mapped, reach_of
+from ._tensor_maps cimport has_maps, map_channels, map_filters, map_pixels, map_result, mapped, reach_of
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_tf32_args.h" nogil:
     ctypedef struct mx_nv_tf32_filters:
@@ -408,11 +409,122 @@ cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
         return Solution(_launches(dev, p, &r, g, count, config[0] if config else -1), r.workspace)
 
 
+cdef class _Weights(NvImplicitGemmWrw):
+    """Backward weights of x and dy as they lie, by tiles that can be tuned."""
+
+    def __cinit__(self):
+        self.volumes, self.long_rows, self.cost_names = True, True, WEIGHTS_TERMS
+
+    cdef const tile_t* tiles(self, Device dev, const mx_conv_problem* p) noexcept:
+        return NULL
+
+    cdef int choices(self) noexcept:
+        return 0
+
+    cdef split_k_t operands(self, const mx_conv_problem* p) noexcept:
+        """How x and dy are read."""
+        cdef split_k_t s
+        memset(&s, 0, sizeof(s))
+        s.x_slot, s.size, s.reduced = SLOT_X, 4, p.w.len[1]
+        s.columns = s.reduced * p.w.len[3] * p.w.len[4]
+        return s
+
+    cdef split_k_t split(self, Device dev, const mx_conv_problem* p, int wanted=-1) noexcept:
+        """By the tile `wanted`, or by the one that should take least time."""
+        cdef split_k_t s = self.operands(p)
+        return split_k_among(dev, p, &s, self.tiles(dev, p), self.choices(), 4 * (elements_of(&p.x) + elements_of(&p.y)),
+                             False, wanted)
+
+    cdef bint fills(self, Device dev, const mx_conv_problem* p, int tile) noexcept:
+        """Whether a tile is not more than half padding, but the smallest."""
+        cdef const tile_t* t = &self.tiles(dev, p)[tile]
+        return (t.down <= up(p.w.len[0] // p.groups, 64)
+                and t.across <= up(p.w.len[1] * p.w.len[3] * p.w.len[4], 64))
+
+    cdef int64_t copied(self, const mx_conv_problem* p) noexcept:
+        return 0
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        """Of factors, of steps as _roundings, and of what is added up."""
+        cdef double terms = sum_terms(p)
+        return (ROUNDED + CUT * (min(terms, <double> LONGEST) / ADDED + 1)
+                + min(max(16.0 * max(1, dev.compute_units), terms / LONGEST), terms / ADDED) / 8 + 8)
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        """Room for the partial sums of any tile."""
+        cdef mx_conv_problem read = only_read(p)
+        cdef int64_t most = 0
+        cdef int i
+        for i in range(self.choices()):
+            if self.fills(dev, &read, i):
+                most = max(most, self.split(dev, &read, i).workspace)
+        return max(most, self.split(dev, &read).workspace)
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef mx_conv_problem read = only_read(p)
+        cdef split_k_t s = self.split(dev, &read)
+        count_tiles(dev, &read, &s, &self.tiles(dev, &read)[s.tile], terms)
+
+    cdef tuple table(self, Device dev, const mx_conv_problem* p):
+        return (("TILE", tuple(range(self.choices()))),)
+
+    cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
+        cdef mx_conv_problem read = only_read(p)
+        return self.fills(dev, &read, config[0]) or config[0] == self.split(dev, &read).tile
+
+    cdef tuple default(self, Device dev, const mx_conv_problem* p):
+        cdef mx_conv_problem read = only_read(p)
+        return (self.split(dev, &read).tile,)
+
+
+cdef bint _has_map(const mx_tensor* t) noexcept:
+    return map_channels(t.len[3] * t.len[4], t.len[1], t.len[0], stride_of(t, 1), stride_of(t, 0), 64, 4) is not None
+
+
+cdef class NvWgmmaTf32Wrw(_Weights):
+    """Backward weights on TF32 by wgmma: 1x1 without strides, of contiguous pixels, copied by tensor maps; split-K."""
+
+    def __cinit__(self):
+        self.id, self.name, self.peak = 1204, "NvWgmmaTf32Wrw", 3 * WGMMA_PEAK  # nothing is packed
+
+    cdef const tile_t* tiles(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef split_k_t s = self.operands(p)
+        return tiles_of(dev, p, &s)
+
+    cdef int choices(self) noexcept:
+        return TILES_OF_PIXELS
+
+    cdef split_k_t operands(self, const mx_conv_problem* p) noexcept:
+        cdef split_k_t s = _Weights.operands(self, p)
+        s.contiguous_pixels, s.by_image = 4, True
+        return s
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef mx_conv_problem read = only_read(p)
+        cdef str why = refuse_tf32(dev, p)
+        if why is not None:
+            return why
+        if not has_maps(dev):
+            return "needs tensor maps"
+        if not (contiguous_pixels(&read, &read.x) and contiguous_pixels(&read, &read.y)
+                and _has_map(&read.x) and _has_map(&read.y)):
+            return "not 1x1 of contiguous pixels"
+        return NvImplicitGemmWrw.refuse(self, dev, p)
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef mx_conv_problem read = only_read(p)
+        cdef split_k_t s = self.split(dev, &read, config[0] if config else -1)
+        cdef mx_nv_conv g
+        set_split_k(&read, &s, &g)
+        return Solution([multiply_weights(dev, &read, &s, &g), sum_tiles_of(dev, &read, &s)],
+                        self.workspace_bytes(dev, p))
+
+
 cdef enum:
     WEIGHT_TILES = 6
     LONGEST_OF_VOLUME = 10  # taps along an axis of three: conv/nvidia/taps.h
 
-# Tiles of backward weights.
+# Tiles of NvMmaTf32Wrw.
 cdef tile_t[WEIGHT_TILES] TILES
 TILES[0] = tile_t(128, 256, 256, 1, 32, 1.55, 4)
 TILES[1] = tile_t(256, 128, 256, 1, 32, 1.70, 4)
@@ -420,9 +532,16 @@ TILES[2] = tile_t(128, 128, 128, 2, 32, 1.70, 4)
 TILES[3] = tile_t(64, 256, 128, 2, 16, 1.40, 4)
 TILES[4] = tile_t(256, 64, 128, 2, 16, 1.40, 4)
 TILES[5] = tile_t(64, 64, 128, 3, 32, 1.00, 4)
+# The same where tensor maps copy.
+cdef tile_t[WEIGHT_TILES] MAPPED_TILES
+MAPPED_TILES[0] = tile_t(128, 256, 256, 1, 32, 1.0, 4)
+MAPPED_TILES[1] = tile_t(256, 128, 256, 1, 32, 1.0, 4)
+MAPPED_TILES[2] = tile_t(128, 128, 128, 2, 32, 1.1, 4)
+MAPPED_TILES[3] = tile_t(64, 256, 128, 2, 16, 0.9, 4)
+MAPPED_TILES[4] = tile_t(256, 64, 128, 2, 16, 0.9, 4)
+MAPPED_TILES[5] = tile_t(64, 64, 128, 3, 32, 0.65, 4)
 cdef tuple TILE_DEFINES = (
     {"STAGES": 4}, {"STAGES": 4}, {"STAGES": 3}, {"STAGES": 5}, {"STAGES": 5}, {"STAGES": 4, "WM": 32, "WN": 32})
-cdef tuple WEIGHTS_TABLE = (("TILE", tuple(range(WEIGHT_TILES))),)
 
 
 cdef bint _by_fours(const mx_tensor* t, int64_t channels) noexcept nogil:
@@ -431,26 +550,22 @@ cdef bint _by_fours(const mx_tensor* t, int64_t channels) noexcept nogil:
             and (stride_of(t, 0) | stride_of(t, 2) | stride_of(t, 3) | stride_of(t, 4)) % 4 == 0)
 
 
-cdef split_k_t _split(Device dev, const mx_conv_problem* p, int wanted=-1) noexcept:
-    cdef split_k_t s
-    memset(&s, 0, sizeof(s))
-    s.x_slot, s.reduced = SLOT_X, p.w.len[1]
-    s.columns = s.reduced * p.w.len[3] * p.w.len[4]
-    return split_k_among(dev, p, &s, TILES, WEIGHT_TILES, 4 * (elements_of(&p.x) + elements_of(&p.y)), False, wanted)
+cdef bint _weights_by_maps(Device dev, const mx_conv_problem* p) noexcept:
+    """Whether the kernel copies by tensor maps, should there be some for how x and dy lie."""
+    return p.w.len[1] % DEPTH == 0 and p.w.len[0] // p.groups % DEPTH == 0 and has_maps(dev)
 
 
-cdef bint _fills(const mx_conv_problem* p, int tile) noexcept nogil:
-    """Whether a tile is not more than half padding, but the smallest."""
-    return (TILES[tile].down <= up(p.w.len[0] // p.groups, 64)
-            and TILES[tile].across <= up(p.w.len[1] * p.w.len[3] * p.w.len[4], 64))
-
-
-cdef class NvMmaTf32Wrw(NvImplicitGemmWrw):
+cdef class NvMmaTf32Wrw(_Weights):
     """Backward weights on TF32 by mma.sync: split-K or stream-K over pixels of x and dy as they lie, channels last."""
 
     def __cinit__(self):
-        self.id, self.name, self.peak, self.volumes, self.long_rows = 1203, "NvMmaTf32Wrw", WGMMA_PEAK, True, True
-        self.cost_names = WEIGHTS_TERMS
+        self.id, self.name, self.peak = 1203, "NvMmaTf32Wrw", WGMMA_PEAK
+
+    cdef const tile_t* tiles(self, Device dev, const mx_conv_problem* p) noexcept:
+        return &MAPPED_TILES[0] if _weights_by_maps(dev, p) else &TILES[0]
+
+    cdef int choices(self) noexcept:
+        return WEIGHT_TILES
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = refuse_tf32(dev, p)
@@ -462,50 +577,18 @@ cdef class NvMmaTf32Wrw(NvImplicitGemmWrw):
             return "not channels last by fours"
         return NvImplicitGemmWrw.refuse(self, dev, p)
 
-    cdef int64_t copied(self, const mx_conv_problem* p) noexcept:
-        return 0
-
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         # Nothing is packed, which counts most where each number is used by one tap.
         return NvImplicitGemmWrw.index(self, dev, p) * (1.8 if spatial_size(&p.w) == 1 else 1.2)
 
-    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
-        cdef double terms = sum_terms(p)
-        return (ROUNDED + CUT * (min(terms, <double> LONGEST) / ADDED + 1)
-                + min(max(16.0 * max(1, dev.compute_units), terms / LONGEST), terms / ADDED) / 8 + 8)
-
-    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        """Room for the partial sums of any tile."""
-        cdef mx_conv_problem read = only_read(p)
-        cdef int64_t most = 0
-        cdef int i
-        for i in range(WEIGHT_TILES):
-            if _fills(&read, i):
-                most = max(most, _split(dev, &read, i).workspace)
-        return max(most, _split(dev, &read).workspace)
-
-    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
-        cdef mx_conv_problem read = only_read(p)
-        cdef split_k_t s = _split(dev, &read)
-        count_tiles(dev, &read, &s, &TILES[s.tile], terms)
-
-    cdef tuple table(self, Device dev, const mx_conv_problem* p):
-        return WEIGHTS_TABLE
-
-    cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
-        cdef mx_conv_problem read = only_read(p)
-        return _fills(&read, config[0]) or config[0] == _split(dev, &read).tile
-
-    cdef tuple default(self, Device dev, const mx_conv_problem* p):
-        cdef mx_conv_problem read = only_read(p)
-        return (_split(dev, &read).tile,)
-
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_conv_problem read = only_read(p)
-        cdef split_k_t s = _split(dev, &read, config[0] if config else -1)
+        cdef split_k_t s = self.split(dev, &read, config[0] if config else -1)
         cdef const tile_t* tile = &TILES[s.tile]
         cdef mx_nv_conv g
         cdef mx_nv_volume v
+        cdef KernelSpec unmapped = None
+        v.x_d = v.y_d = 0
         set_split_k(&read, &s, &g)
         problem = struct_arg(&g, sizeof(g))
         if g.p >> 16:
@@ -518,5 +601,11 @@ cdef class NvMmaTf32Wrw(NvImplicitGemmWrw):
             DILATED=int(g.p >> 16 == 0 and (g.tap_h != 1 or g.tap_w != 1)), **axes_of(&g), **TILE_DEFINES[s.tile])
         args = (Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4), Arg.slot_of(SLOT_WORKSPACE, 4), problem,
                 Arg.int32(s.split_slices))
-        return Solution([Step(spec, args, (tile.threads * s.groups,), (tile.threads,)),
+        if _weights_by_maps(dev, &read):
+            x = map_pixels(&g, v.x_d, tile.depth, 4)
+            y = map_result(&g, v.y_d, tile.depth, 4)
+            if x is not None and y is not None:
+                spec, unmapped = spec.defining("-D TENSOR_MAPS=1 -D SM_90A=1"), spec
+                args = (mapped(args[0], x), mapped(args[1], y)) + args[2:]
+        return Solution([Step(spec, args, (tile.threads * s.groups,), (tile.threads,), 1, unmapped),
                          sum_tiles(dev, &read, &s, tile, {"IN_ROWS": 1})], self.workspace_bytes(dev, p))

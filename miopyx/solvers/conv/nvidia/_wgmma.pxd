@@ -8,6 +8,7 @@ from ._common cimport mx_divisor, mx_nv_conv
 from ._mma cimport roles_t, split_k_t
 
 cdef enum:
+    TILES_OF_PIXELS = 7    # of backward weights of contiguous pixels
     MAX_PHASES = 16        # of the stride in one launch: PHASES of conv/nvidia/hopper_args.h
     GROUP_BYTES = 231264   # of local memory that a work-group may have, which is 226 KiB, barriers left out
 
@@ -49,6 +50,7 @@ cdef dict axes_of(const mx_nv_conv* g)
 cdef bint at_once(const mx_conv_problem* p, const mx_nv_conv* g, int count) noexcept nogil
 cdef void sort_phases(mx_nv_conv* g, int count) noexcept nogil
 cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept
+cdef const tile_t* tiles_of(Device dev, const mx_conv_problem* p, const split_k_t* s) noexcept
 cdef split_k_t split_k_among(Device dev, const mx_conv_problem* p, const split_k_t* whole, const tile_t* tiles,
                              int count, int64_t read, bint in_a_row, int wanted=*, bint whole_tiles=*) noexcept
 cdef void count_tiles(Device dev, const mx_conv_problem* p, const split_k_t* s, const tile_t* tile,

@@ -17,7 +17,7 @@ from ._common cimport (
     ALIGN, LONGEST, WGMMA_PEAK, both, deep as in_depth, divisor, has_wgmma, is_volume, mx_divisor, mx_nv_conv,
     mx_nv_volume, may_begin_early, plane_rows, set_grid, set_packed_w, set_taps, volume,
 )
-from ._tensor_maps cimport has_maps, map_filters, map_pixels, map_result, mapped
+from ._tensor_maps cimport has_maps, map_channels, map_filters, map_pixels, map_result, mapped
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
     ctypedef struct mx_nv_rows:
@@ -128,9 +128,9 @@ CHOICES[T64X128_RESIDENT] = choice_t(64, 128, 1, 1, 0.20, 0.35)
 CHOICES[T128X128_RESIDENT] = choice_t(128, 128, 1, 1, 0.35, 0.95)
 CHOICES[T128X64_RESIDENT] = choice_t(128, 64, 1, 1, 0.25, 0.6)
 CHOICES[T256X64_RESIDENT] = choice_t(256, 64, 0, 1, 0.45, 1.0)
-# The same tiles where tensor maps copy: of x and w, and of x and dy.
+# The same tiles where tensor maps copy: of x and w, and of x and dy, which may be floats.
 cdef choice_t[CHOICES_COUNT] MAPPED
-cdef tile_t[WEIGHT_TILES] MAPPED_TILES
+cdef tile_t[WEIGHT_TILES] MAPPED_TILES, FLOAT_TILES
 
 
 cdef int _set_mapped(dict choices, dict tiles) except -1:
@@ -142,6 +142,8 @@ cdef int _set_mapped(dict choices, dict tiles) except -1:
     for i in range(WEIGHT_TILES):
         MAPPED_TILES[i] = TILES[i]
         MAPPED_TILES[i].slice, MAPPED_TILES[i].end = tiles.get(i, (TILES[i].slice, TILES[i].end))
+        FLOAT_TILES[i] = MAPPED_TILES[i]  # as many bytes, and as many clocks
+        FLOAT_TILES[i].depth = DEPTH // 2
     return 0
 
 
@@ -951,9 +953,28 @@ cdef bint _weights_by_maps(Device dev, const mx_conv_problem* p, const split_k_t
     Of volumes only long rows and many filters gain: 256 at 16 x 16 x 16 55.8 -> 58.3, 64 at 64 x 64 x 64 259 -> 277,
     512 at 5 x 60 x 104 757 -> 696.
     """
-    return (not s.narrow.used and not s.contiguous_pixels and s.reduced % SLICE == 0
-            and s.reduced == p.w.len[1] and has_maps(dev)
+    if s.narrow.used or not has_maps(dev):
+        return False
+    if s.contiguous_pixels:
+        return s.by_image
+    return (s.reduced % SLICE == 0 and s.reduced == p.w.len[1]
             and (not is_volume(p) or p.y.len[4] >= 64 and p.w.len[0] // p.groups >= 128))
+
+
+cdef bint _fills_images(const mx_conv_problem* p, int64_t depth) noexcept nogil:
+    """Whether slices that end with their image are few more than others."""
+    cdef int64_t image = p.y.len[3] * p.y.len[4]
+    return up(image, depth) * 8 <= image * 9
+
+
+cdef const tile_t* tiles_of(Device dev, const mx_conv_problem* p, const split_k_t* s) noexcept:
+    return &FLOAT_TILES[0] if s.size == 4 else &MAPPED_TILES[0] if _weights_by_maps(dev, p, s) else &TILES[0]
+
+
+cdef int64_t _slices_of(const mx_conv_problem* p, const split_k_t* s, int64_t depth) noexcept nogil:
+    """Slices of so many pixels."""
+    cdef int64_t image = p.y.len[3] * p.y.len[4]
+    return p.y.len[0] * ceil_div(image, depth) if s.by_image else ceil_div(p.y.len[0] * image, depth)
 
 
 cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept:
@@ -965,9 +986,9 @@ cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept:
     Where there are more tiles than groups at once, those of the last round alone may be split.
     """
     cdef split_k_t s = split_k_operands(p, True)
+    s.by_image = s.contiguous_pixels == 8 and _fills_images(p, SLICE) and has_maps(dev)
     # The copies of contiguous pixels need more registers than a tile of 256 x 144, the last, leaves.
-    return split_k_among(dev, p, &s, &MAPPED_TILES[0] if _weights_by_maps(dev, p, &s) else &TILES[0],
-                         W256X144 if s.contiguous_pixels else WEIGHT_TILES,
+    return split_k_among(dev, p, &s, tiles_of(dev, p, &s), TILES_OF_PIXELS if s.contiguous_pixels else WEIGHT_TILES,
                          2 * (elements_of(&p.x) + elements_of(&p.y)), _columns_in_a_row(p, &s), _only_tile, True)
 
 
@@ -976,14 +997,14 @@ cdef split_k_t split_k_among(Device dev, const mx_conv_problem* p, const split_k
                              bint whole_tiles=False) noexcept:
     """The same of some tiles, or of the one `wanted`; `whole` lacks the split, x and dy have `read` bytes."""
     cdef split_k_t s = whole[0], t = whole[0]
-    cdef int64_t pixels = p.y.len[0] * p.y.len[3] * p.y.len[4], units = max(1, dev.compute_units)
+    cdef int64_t units = max(1, dev.compute_units)
     cdef int64_t number, splits, at_once, slices, least, most
     cdef double cost, best = -1, part, end
     cdef int i
     for i in range(count):
         if wanted >= 0 and i != wanted:
             continue
-        slices = ceil_div(pixels, tiles[i].depth)
+        slices = _slices_of(p, whole, tiles[i].depth)
         least = ceil_div(slices * tiles[i].depth, LONGEST)
         number = (up(p.w.len[0] // p.groups, tiles[i].down) // tiles[i].down
                   * (up(s.columns, tiles[i].across) // tiles[i].across) * p.groups)
@@ -1035,7 +1056,7 @@ cdef bint _adds_up(const split_k_t* s) noexcept nogil:
 
 
 cdef void count_weights(Device dev, const mx_conv_problem* p, const split_k_t* s, double* terms) noexcept:
-    count_tiles(dev, p, s, &MAPPED_TILES[s.tile] if _weights_by_maps(dev, p, s) else &TILES[s.tile], terms)
+    count_tiles(dev, p, s, &tiles_of(dev, p, s)[s.tile], terms)
 
 
 cdef void count_tiles(Device dev, const mx_conv_problem* p, const split_k_t* s, const tile_t* tile,
@@ -1050,8 +1071,7 @@ cdef void count_tiles(Device dev, const mx_conv_problem* p, const split_k_t* s, 
         t.counted = rounds * s.split_slices * tile.slice
     if s.whole:
         rounds = ceil_div(s.slots, at_once)
-        t.counted = (s.whole // at_once * ceil_div(p.y.len[0] * p.y.len[3] * p.y.len[4], tile.depth)
-                     + rounds * s.split_slices) * tile.slice
+        t.counted = (s.whole // at_once * _slices_of(p, s, tile.depth) + rounds * s.split_slices) * tile.slice
         rounds += s.whole // at_once
     t.rounds = rounds * tile.end
     t.packed = s.partial_offset * 1e-6
@@ -1116,12 +1136,13 @@ cdef Step multiply_weights(Device dev, const mx_conv_problem* p, const split_k_t
     cdef bint together = (g.taps_h >> 16 > 1 and (g.taps_h & 0xffff) * g.taps_w == 1 and s.splits > 1
                           and 2 * elements_of(&p.x) > _most_read_again)
     spec = KernelSpec(
-        "conv/nvidia/hopper_weights.cl", "conv_nvidia_hopper_weights", SM_90A=1, X_TYPE=_multiplied(p), BM=tile.down,
+        "conv/nvidia/hopper_weights.cl", "conv_nvidia_hopper_weights", SM_90A=1,
+        X_TYPE="float" if s.size == 4 else _multiplied(p), BM=tile.down,
         BN=tile.across, CONTIGUOUS_PIXELS=s.contiguous_pixels, PERSISTENT=int(s.splits == 0),
         FLAT=int(not s.contiguous_pixels and is_flat(g) and g.y_h == g.q * g.y_w and g.y_n == g.p * g.y_h),
         DILATED=int(g.p >> 16 == 0 and (g.tap_h != 1 or g.tap_w != 1)),
         X_THROUGH_L1=int(s.narrow.used), **_direct(s), **axes_of(g), **_long_taps(g), **TILE_DEFINES[s.tile],
-        **({"TOGETHER": 1} if together else {}))
+        **({"TOGETHER": 1} if together else {}), **({"BY_IMAGE": 1} if s.by_image else {}))
     args = split_k_args(s, g)
     if together:
         args += (Arg.int32(s.splits),)
@@ -1136,7 +1157,11 @@ cdef Step multiply_weights(Device dev, const mx_conv_problem* p, const split_k_t
         args += (Arg.int32(s.whole),)
     cdef KernelSpec unmapped = None
     if tile.across % SLICE == 0 and _weights_by_maps(dev, p, s):
-        x, y = map_pixels(g, v.x_d, SLICE, 2), map_result(g, v.y_d)
+        if s.by_image:
+            x = map_channels(g.p * g.q, g.groups * g.channels, p.x.len[0], g.x_c, g.x_n, tile.across, s.size)
+            y = map_channels(g.p * g.q, g.groups * g.filters, p.x.len[0], g.y_c, g.y_n, tile.down, s.size)
+        else:
+            x, y = map_pixels(g, v.x_d, SLICE, 2), map_result(g, v.y_d, SLICE, 2)
         if x is not None and y is not None:
             spec, unmapped = spec.defining("-D TENSOR_MAPS=1"), spec
             args = (mapped(args[0], x), mapped(args[1], y)) + args[2:]
@@ -1145,14 +1170,14 @@ cdef Step multiply_weights(Device dev, const mx_conv_problem* p, const split_k_t
 
 cdef Step sum_tiles_of(Device dev, const mx_conv_problem* p, const split_k_t* s):
     defines = {"WG_ROWS": TILE_DEFINES[s.tile].get("WG_ROWS", 1), **_scaled(s.scaled)}
-    return sum_tiles(dev, p, s, &TILES[s.tile], defines)
+    return sum_tiles(dev, p, s, &tiles_of(dev, p, s)[s.tile], defines)
 
 
 cdef Step sum_tiles(Device dev, const mx_conv_problem* p, const split_k_t* s, const tile_t* tile, dict defines):
     cdef int64_t filters = p.w.len[0] // p.groups
     cdef int64_t folded = NARROW if s.narrow.used else s.reduced
     cdef int64_t taps_across = s.narrow.taps_across if s.narrow.used else p.w.len[4]
-    cdef int64_t slices = ceil_div(p.y.len[0] * p.y.len[3] * p.y.len[4], tile.depth)
+    cdef int64_t slices = _slices_of(p, s, tile.depth)
     cdef int64_t summed = s.splits if s.splits else ceil_div(slices, s.split_slices) + 1
     cdef int64_t shares = 8 if summed > 16 else 4 if summed > 8 else 1
     cdef mx_nv_tile_sum g

@@ -534,12 +534,12 @@ TILES[4] = tile_t(256, 64, 128, 2, 16, 1.40, 4)
 TILES[5] = tile_t(64, 64, 128, 3, 32, 1.00, 4)
 # The same where tensor maps copy.
 cdef tile_t[WEIGHT_TILES] MAPPED_TILES
-MAPPED_TILES[0] = tile_t(128, 256, 256, 1, 32, 1.0, 4)
-MAPPED_TILES[1] = tile_t(256, 128, 256, 1, 32, 1.0, 4)
-MAPPED_TILES[2] = tile_t(128, 128, 128, 2, 32, 1.1, 4)
-MAPPED_TILES[3] = tile_t(64, 256, 128, 2, 16, 0.9, 4)
-MAPPED_TILES[4] = tile_t(256, 64, 128, 2, 16, 0.9, 4)
-MAPPED_TILES[5] = tile_t(64, 64, 128, 3, 32, 0.65, 4)
+MAPPED_TILES[0] = tile_t(128, 256, 256, 1, 32, 1.50, 4)
+MAPPED_TILES[1] = tile_t(256, 128, 256, 1, 32, 1.50, 3)
+MAPPED_TILES[2] = tile_t(128, 128, 128, 2, 32, 1.46, 1)
+MAPPED_TILES[3] = tile_t(64, 256, 128, 2, 16, 0.955, 1)
+MAPPED_TILES[4] = tile_t(256, 64, 128, 2, 16, 0.94, 1)
+MAPPED_TILES[5] = tile_t(64, 64, 128, 3, 32, 0.69, 1)
 cdef tuple TILE_DEFINES = (
     {"STAGES": 4}, {"STAGES": 4}, {"STAGES": 3}, {"STAGES": 5}, {"STAGES": 5}, {"STAGES": 4, "WM": 32, "WN": 32})
 

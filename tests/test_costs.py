@@ -33,6 +33,7 @@ DIRECT = ROOT / "bench" / "results" / "h100-tf32-direct-measurements.jsonl.bz2" 
 EIGHT = ROOT / "bench" / "results" / "h100-float8-measurements.jsonl.bz2"
 RANDOM = ROOT / "bench" / "results" / "h200-random-measurements.jsonl.bz2"  # and what nobody had timed
 SIGNALS = ROOT / "bench" / "results" / "h100-signals-measurements.jsonl.bz2"  # and of NvMmaTf32Wrw
+WEIGHTS = ROOT / "bench" / "results" / "h200-tf32-weights-measurements.jsonl.bz2"  # where NvWgmmaTf32Wrw is
 OF_H100 = ROOT / "bench" / "results" / "h100-measurements.jsonl.bz2"
 H100 = "NVIDIA H100 80GB HBM3"
 PROBLEMS = 60
@@ -342,7 +343,8 @@ def test_no_worse_than_the_index_was(tmp_path):
     2.51.  On the others', grouped and of int8, patches and large depthwise filters, the index when they were timed: 624
     of 838, 1.15, 6.38.
     """
-    rows = [json.loads(line) for path in (MEASUREMENTS, GROUPED, MODERN, LATER, DIRECT, EIGHT, SIGNALS, RANDOM)
+    rows = [json.loads(line) for path in (MEASUREMENTS, GROUPED, MODERN, LATER, DIRECT, EIGHT, SIGNALS, RANDOM,
+                                             WEIGHTS)
             for line in bz2.decompress(path.read_bytes()).decode().splitlines()]
     (device,) = costs.devices_of(rows)[0].values()
     problems = costs.measured(rows, device)

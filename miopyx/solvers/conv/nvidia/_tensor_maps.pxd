@@ -6,6 +6,7 @@ from miopyx._core cimport Arg, Device
 from ._common cimport mx_nv_conv
 
 cdef bint has_maps(Device dev) noexcept
+cdef bint may_have_maps(Device dev) noexcept
 cdef bytes map_pixels(const mx_nv_conv* g, int64_t x_d, int64_t pixels, int64_t size)
 cdef mx_nv_conv reach_of(const mx_nv_conv* g, int phases) noexcept nogil
 cdef bytes map_result(const mx_nv_conv* g, int64_t y_d, int64_t pixels, int64_t size)

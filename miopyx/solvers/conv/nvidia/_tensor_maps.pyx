@@ -29,6 +29,11 @@ cdef bint has_maps(Device dev) noexcept:
     return _allowed and dev.place.rt != NULL and dev.place.rt.set_map != NULL
 
 
+cdef bint may_have_maps(Device dev) noexcept:
+    """Likewise, or nobody knows by which runtime the device is opened: it is only described, to rank for it."""
+    return dev.place.rt == NULL or has_maps(dev)
+
+
 cdef Arg mapped(Arg arg, bytes map):
     """The same memory by a map."""
     return Arg.map_of(arg.slot, arg.width, map, arg.offset)

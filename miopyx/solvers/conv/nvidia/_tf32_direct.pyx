@@ -25,7 +25,9 @@ from ._wgmma cimport (
     mx_nv_phase, mx_nv_tiles, order_of_tiles, sort_phases, split_k_among, sum_tiles, sum_tiles_of, tile_t, tiles_of,
     time_of_rounds,
 )
-from ._tensor_maps cimport has_maps, map_channels, map_filters, map_pixels, map_result, mapped, reach_of
+from ._tensor_maps cimport (
+    has_maps, map_channels, map_filters, map_pixels, map_result, mapped, may_have_maps, reach_of,
+)
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_tf32_args.h" nogil:
     ctypedef struct mx_nv_tf32_filters:
@@ -504,7 +506,7 @@ cdef class NvWgmmaTf32Wrw(_Weights):
         cdef str why = refuse_tf32(dev, p)
         if why is not None:
             return why
-        if not has_maps(dev):
+        if not may_have_maps(dev):
             return "needs tensor maps"
         if not (contiguous_pixels(&read, &read.x) and contiguous_pixels(&read, &read.y)
                 and _has_map(&read.x) and _has_map(&read.y)):

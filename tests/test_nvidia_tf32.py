@@ -261,7 +261,8 @@ def test_weights_by_image_of_nan_and_inf(gpu, host, rng):
     for bits in (0x7F800000, 0xFF800000, 0x7FC00000, 0xFFFFFFFF):
         for which in (0, 1):
             example = allowed(Example(case, "float32", "packed", rng, host, copied=True))
-            marked, at = inputs(example, 2)[which], tuple(int(rng.integers(n)) for n in ((3, 48, 6, 6), (3, 80, 6, 6))[which])
+            marked = inputs(example, 2)[which]
+            at = tuple(int(rng.integers(n)) for n in marked.shape)
             marked[at] = np.uint32(bits).view(np.float32)
             got = example.run(gpu, 2, solver)
             touched = np.zeros(case.w_lens, bool)
@@ -278,12 +279,11 @@ def test_what_is_not_by_image(gpu, host, rng):
         problem = allowed(Example(BY_IMAGE["a row"], "float32", "packed", rng, host)).problem(2)
         assert solver.why_not(gpu.device, problem) == "needs tensor maps"
         return
-    for case, layout, why in (
-            (PLAIN, "packed", "not 1x1 of contiguous pixels"), (POINTWISE, "channels last", "not 1x1 of contiguous pixels"),
-            (SHAPES["1x1 with a stride"], "packed", "not 1x1 of contiguous pixels"),
-            (SHAPES["odd images, 1x1"], "packed", "not 1x1 of contiguous pixels")):
+    for case, layout in (
+            (PLAIN, "packed"), (POINTWISE, "channels last"), (SHAPES["1x1 with a stride"], "packed"),
+            (SHAPES["odd images, 1x1"], "packed")):
         problem = allowed(Example(case, "float32", layout, rng, host)).problem(2)
-        assert solver.why_not(gpu.device, problem) == why
+        assert solver.why_not(gpu.device, problem) == "not 1x1 of contiguous pixels"
 
 
 @pytest.mark.parametrize("way", range(2))

@@ -231,10 +231,10 @@ def test_every_tile_by_tensor_maps(gpu, host, rng, tile, direction):
 
 @pytest.mark.parametrize("tile", range(-1, 7))
 def test_weights_by_image(gpu, host, rng, tile):
-    """1x1 of contiguous pixels: slices that end with their image, from memory that a map takes and from other memory."""
+    """1x1 of contiguous pixels: slices end with their image; from memory that a map takes and from other memory."""
     if not gpu.device.info.cuda >= 0:
         pytest.skip("OpenCL makes no tensor maps")
-    for case in (conv_case(4 + tile, 65, 131, (16, 20), (1, 1), (0, 0)),  # problems of their own: each has its workspace
+    for case in (conv_case(4 + tile, 65, 131, (16, 20), (1, 1), (0, 0)),  # each tile's problems have their workspace
                  conv_case(4 + tile, 2 * 24, 2 * 72, (8, 8), (1, 1), (0, 0), groups=2)):
         for shift in (0, 1):
             example = Example(case, "bfloat16" if tile % 2 else "float16", "packed", rng, host, shift, True)

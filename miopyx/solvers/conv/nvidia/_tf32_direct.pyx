@@ -423,7 +423,7 @@ cdef class _Weights(NvImplicitGemmWrw):
     cdef int choices(self) noexcept:
         return 0
 
-    cdef split_k_t operands(self, const mx_conv_problem* p) noexcept:
+    cdef split_k_t unsplit(self, const mx_conv_problem* p) noexcept:
         """How x and dy are read."""
         cdef split_k_t s
         memset(&s, 0, sizeof(s))
@@ -433,9 +433,9 @@ cdef class _Weights(NvImplicitGemmWrw):
 
     cdef split_k_t split(self, Device dev, const mx_conv_problem* p, int wanted=-1) noexcept:
         """By the tile `wanted`, or by the one that should take least time."""
-        cdef split_k_t s = self.operands(p)
-        return split_k_among(dev, p, &s, self.tiles(dev, p), self.choices(), 4 * (elements_of(&p.x) + elements_of(&p.y)),
-                             False, wanted)
+        cdef split_k_t s = self.unsplit(p)
+        return split_k_among(dev, p, &s, self.tiles(dev, p), self.choices(),
+                             4 * (elements_of(&p.x) + elements_of(&p.y)), False, wanted)
 
     cdef bint fills(self, Device dev, const mx_conv_problem* p, int tile) noexcept:
         """Whether a tile is not more than half padding, but the smallest."""
@@ -490,14 +490,14 @@ cdef class NvWgmmaTf32Wrw(_Weights):
         self.id, self.name, self.peak = 1204, "NvWgmmaTf32Wrw", 3 * WGMMA_PEAK  # nothing is packed
 
     cdef const tile_t* tiles(self, Device dev, const mx_conv_problem* p) noexcept:
-        cdef split_k_t s = self.operands(p)
+        cdef split_k_t s = self.unsplit(p)
         return tiles_of(dev, p, &s)
 
     cdef int choices(self) noexcept:
         return TILES_OF_PIXELS
 
-    cdef split_k_t operands(self, const mx_conv_problem* p) noexcept:
-        cdef split_k_t s = _Weights.operands(self, p)
+    cdef split_k_t unsplit(self, const mx_conv_problem* p) noexcept:
+        cdef split_k_t s = _Weights.unsplit(self, p)
         s.contiguous_pixels, s.by_image = 4, True
         return s
 

@@ -83,7 +83,15 @@ def solver(request, direction):
         pytest.skip("no such solver")
     if name == "NvMmaTf32Wrw" and request.node.callspec.params.get("layout", "channels last") != "channels last":
         pytest.skip("test_what_is_not_channels_last_by_fours")
+    if name == "NvWgmmaTf32Wrw" and (request.node.callspec.params.get("layout", LAYOUTS[0]) == LAYOUTS[1]
+                                     or request.getfixturevalue("gpu").device.info.cuda < 0):
+        pytest.skip("test_what_is_not_by_image")
     return registry.BY_NAME[name]
+
+
+def plain(solver):
+    """A problem that the solver takes."""
+    return POINTWISE if solver.name == "NvWgmmaTf32Wrw" else PLAIN
 
 
 def allowed(example: Example) -> Example:
@@ -420,7 +428,9 @@ def test_every_volume(gpu, host, rng, solver, name, layout, direction):
     example = allowed(Example(VOLUMES[name], "float32", layout, rng, host, copied=True))
     if solver.name == "NvMmaTf32Wrw" and not by_fours(VOLUMES[name]):
         pytest.skip("test_what_is_not_channels_last_by_fours")
-    if not solver.name.startswith(("NvHalves", "NvMmaTf32")):
+    if solver.name == "NvWgmmaTf32Wrw" and name != "1x1x1":
+        assert solver.why_not(gpu.device, example.problem(direction)) == "not 1x1 of contiguous pixels"
+    elif not solver.name.startswith(("NvHalves", "NvMmaTf32", "NvWgmmaTf32Wrw")):
         assert solver.why_not(gpu.device, example.problem(direction)) == "three spatial axes"
     else:
         check_twice(gpu, example, direction, solver, rng)
@@ -442,7 +452,7 @@ def norms(example: Example, direction: int, got: np.ndarray) -> tuple[float, flo
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_errors_are_those_of_tf32(gpu, host, rng, solver, layout, direction):
-    example = allowed(Example(PLAIN, "float32", layout, rng, host))
+    example = allowed(Example(plain(solver), "float32", layout, rng, host))
     ours, theirs = norms(example, direction, example.run(gpu, direction, solver))
     assert 1e-5 < theirs < 5e-4
     assert ours <= 1.1 * theirs
@@ -459,7 +469,7 @@ def scaled(example: Example, direction: int, rng: np.random.Generator, most: int
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("most", [20, 60])
 def test_images_and_channels_of_any_size(gpu, host, rng, solver, most, layout, direction):
-    for case in (PLAIN, POINTWISE):
+    for case in (plain(solver), POINTWISE):
         example = allowed(Example(case, "float32", layout, rng, host))
         scaled(example, direction, rng, most)
         check(gpu, example, direction, solver, rng)
@@ -469,7 +479,7 @@ def test_images_and_channels_of_any_size(gpu, host, rng, solver, most, layout, d
 def test_sizes_whose_product_alone_fits(gpu, host, rng, solver, layout, direction):
     """What is multiplied has 2^110 and 2^-110, whichever comes first."""
     for size in (-110, 110):
-        example = allowed(Example(PLAIN, "float32", layout, rng, host))
+        example = allowed(Example(plain(solver), "float32", layout, rng, host))
         for data, exponent in zip(inputs(example, direction), (size, -size), strict=True):
             data *= np.float32(2.0**exponent)
         check(gpu, example, direction, solver, rng)
@@ -480,7 +490,7 @@ def test_sizes_whose_product_alone_fits(gpu, host, rng, solver, layout, directio
 def test_a_large_number_that_samples_miss(gpu, host, rng, solver, which, layout, direction):
     """What shares its scale has an error relative to it, all else none of it."""
     for size in (2.0**6, 2.0**10, 2.0**40, 2.0**100):
-        case = conv_case(3, 72, 80, (30, 32), (3, 3), (1, 1))
+        case = conv_case(3, 72, 80, (30, 32), plain(solver).w_lens[2:], plain(solver).pad)
         example = allowed(Example(case, "float32", layout, rng, host))
         first, second = inputs(example, direction)[::1 if direction == 0 else -1]
         data, other = (first, second) if which == 0 else (second, first)
@@ -499,7 +509,7 @@ def test_a_large_number_that_samples_miss(gpu, host, rng, solver, which, layout,
 def test_zeros_and_the_smallest_numbers(gpu, host, rng, solver, layout, direction):
     for which in (0, 1):
         for size in (0.0, 2.0**-140 if solver.name.startswith("NvTf32") else 2.0**-90):
-            example = allowed(Example(PLAIN, "float32", layout, rng, host))
+            example = allowed(Example(plain(solver), "float32", layout, rng, host))
             inputs(example, direction)[which][:] *= np.float32(size)
             check(gpu, example, direction, solver, rng)
 
@@ -511,6 +521,8 @@ def test_inf_and_nan(gpu, host, rng, solver, case, layout, direction):
 
     The last NaN is the one that NVIDIA's arithmetic gives, which rounding must not carry over into a zero.
     """
+    if case is PLAIN and plain(solver) is POINTWISE:
+        pytest.skip("test_what_is_not_by_image")
     for value in (np.inf, -np.inf, np.nan, np.uint32(0x7FFFFFFF).view(np.float32)):
         for which in (0, 1):
             example = allowed(Example(case, "float32", layout, rng, host))

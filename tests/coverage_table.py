@@ -57,7 +57,8 @@ def coverage() -> str:
                     and not n.endswith("_t") and n not in listed)
     lines += ["", "Beyond them: " + ", ".join(f"`{n}`" for n in beyond) + ".", "",
               "## Convolution solvers", "",
-              "[Which solver wins where](solvers.md) compares the families. The order is the registry's."]
+              "[Which solver wins where](solvers.md) compares the families. The order is the registry's. "
+              "OpenCL stands for CUDA's driver, too."]
     for direction, word in enumerate(WORDS):
         lines += ["", f"### {word.capitalize()}", "", "| solver | id | runs on | what |", "| --- | --- | --- | --- |"]
         for solver in registry.CONV:

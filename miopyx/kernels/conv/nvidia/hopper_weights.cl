@@ -18,8 +18,8 @@
  * they have slots.
  * Grid: one axis, local THREADS, global THREADS * (tiles * splits, or ceil(tiles * slices / split_slices)).
  * x and dy are channels last (x_c == y_c == 1) with multiples of 8 channels; padding of `filters` to a multiple of 8
- * may be read.  With CONTIGUOUS_PIXELS (one tap, no stride) 16 bytes are 8 pixels of one channel, and images are
- * multiples of CONTIGUOUS_PIXELS pixels without gaps.  BY_IMAGE: a slice is of one image, whose last one is filled up
+ * may be read.  With CONTIGUOUS_PIXELS (one tap, no stride) any number of channels; so many pixels of one are copied at
+ * once, and images are multiples of them without gaps.  BY_IMAGE: a slice is of one image, whose last one is filled up
  * with zeros, so that tensor maps copy it.  Floats are taken by image only; they are rounded to nearest on the way.
  * Local memory: a ring of STAGES slices of BM / 64 + BN / 64, rounded up, blocks of 64 rows of 128 bytes, swizzled:
  * chunk c of row r is at c ^ (r % 8).  Two mbarriers a stage, full and empty.
@@ -31,7 +31,7 @@
 #ifndef CONTIGUOUS_PIXELS /* 4 or 8, so many are copied at once: x and dy have contiguous pixels */
 #define CONTIGUOUS_PIXELS 0
 #endif
-#ifndef BY_IMAGE /* 1: with CONTIGUOUS_PIXELS */
+#ifndef BY_IMAGE /* 1: with CONTIGUOUS_PIXELS, without TOGETHER */
 #define BY_IMAGE 0
 #endif
 #ifndef FLAT /* 1: one tap without stride or padding, and x and dy without gaps between pixels */
@@ -74,9 +74,12 @@
 #include "include/common.h"
 #if MX_TYPE(X_TYPE) == MX_TYPE_float
 #define MX_TF32
-#if !BY_IMAGE
-#error "floats are taken by image"
+#if !BY_IMAGE || DIRECT
+#error "floats are taken by image, and dw is written in 16 bits"
 #endif
+#endif
+#if BY_IMAGE && (!CONTIGUOUS_PIXELS || TOGETHER)
+#error "slices of one image follow each other, of contiguous pixels"
 #endif
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/wgmma.h"
@@ -287,9 +290,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             const int m0 = tile % down * BM, n0 = tile / down % across * BN;
             const int y_group = group * g.y_g, x_group = group * g.x_g;
             left -= own;
-#if BY_IMAGE
-#elif CONTIGUOUS_PIXELS
+#if CONTIGUOUS_PIXELS
+#if !BY_IMAGE
             int pixel = first * DEPTH + run * CONTIGUOUS_PIXELS;
+#endif
 #else
             const int filters_left = g.filters - m0 - chunk * 8;
 #if FLAT

@@ -92,7 +92,8 @@ cdef struct roles_t:
     bint scaled                              # floats are multiplied as halves: conv/nvidia/tf32_pack.cl
     int64_t scales_offset                    # of images and filters, in bytes
 
-# How backward weights in 16 bits are computed; a split has `split_slices` slices of pixels.
+# How backward weights are computed in 16 bits, or on TF32 of x and dy as they lie; a split has `split_slices` slices of
+# pixels.
 cdef struct split_k_t:
     bint packs_x, packs_y
     int size                             # of a number that is multiplied, in bytes

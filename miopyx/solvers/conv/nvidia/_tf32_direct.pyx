@@ -21,9 +21,9 @@ from ._mma cimport (
 )
 from ._tf32 cimport join_of_planes, joins, make_planes, phases_of_planes, refuse_tf32
 from ._wgmma cimport (
-    GROUP_BYTES, MAX_PHASES, TILES_OF_PIXELS, WEIGHTS_TERMS, axes_of, count_tiles, is_flat, multiply_weights,
-    mx_nv_phase, mx_nv_tiles, order_of_tiles, sort_phases, split_k_among, sum_tiles, sum_tiles_of, tile_t, tiles_of,
-    time_of_rounds,
+    GROUP_BYTES, MAX_PHASES, TILES_OF_PIXELS, WEIGHTS_TERMS, axes_of, count_tiles, float_tiles, is_flat,
+    multiply_weights, mx_nv_phase, mx_nv_tiles, order_of_tiles, sort_phases, split_k_among, sum_tiles, sum_tiles_of,
+    tile_t, time_of_rounds,
 )
 from ._tensor_maps cimport (
     has_maps, map_channels, map_filters, map_pixels, map_result, mapped, may_have_maps, reach_of,
@@ -414,14 +414,14 @@ cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
 cdef class _Weights(NvImplicitGemmWrw):
     """Backward weights of x and dy as they lie, by tiles that can be tuned."""
 
+    cdef const tile_t* own
+    cdef int count_of_tiles
+
     def __cinit__(self):
         self.volumes, self.long_rows, self.cost_names = True, True, WEIGHTS_TERMS
 
     cdef const tile_t* tiles(self, Device dev, const mx_conv_problem* p) noexcept:
-        return NULL
-
-    cdef int choices(self) noexcept:
-        return 0
+        return self.own
 
     cdef split_k_t unsplit(self, const mx_conv_problem* p) noexcept:
         """How x and dy are read."""
@@ -434,7 +434,7 @@ cdef class _Weights(NvImplicitGemmWrw):
     cdef split_k_t split(self, Device dev, const mx_conv_problem* p, int wanted=-1) noexcept:
         """By the tile `wanted`, or by the one that should take least time."""
         cdef split_k_t s = self.unsplit(p)
-        return split_k_among(dev, p, &s, self.tiles(dev, p), self.choices(),
+        return split_k_among(dev, p, &s, self.tiles(dev, p), self.count_of_tiles,
                              4 * (elements_of(&p.x) + elements_of(&p.y)), False, wanted)
 
     cdef bint fills(self, Device dev, const mx_conv_problem* p, int tile) noexcept:
@@ -457,7 +457,7 @@ cdef class _Weights(NvImplicitGemmWrw):
         cdef mx_conv_problem read = only_read(p)
         cdef int64_t most = 0
         cdef int i
-        for i in range(self.choices()):
+        for i in range(self.count_of_tiles):
             if self.fills(dev, &read, i):
                 most = max(most, self.split(dev, &read, i).workspace)
         return max(most, self.split(dev, &read).workspace)
@@ -468,7 +468,7 @@ cdef class _Weights(NvImplicitGemmWrw):
         count_tiles(dev, &read, &s, &self.tiles(dev, &read)[s.tile], terms)
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
-        return (("TILE", tuple(range(self.choices()))),)
+        return (("TILE", tuple(range(self.count_of_tiles))),)
 
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
         cdef mx_conv_problem read = only_read(p)
@@ -484,22 +484,21 @@ cdef bint _has_map(const mx_tensor* t) noexcept:
 
 
 cdef class NvWgmmaTf32Wrw(_Weights):
-    """Backward weights on TF32 by wgmma: 1x1 without strides, of contiguous pixels, copied by tensor maps; split-K."""
+    """Backward weights on TF32 by wgmma: 1x1 of contiguous pixels, by tensor maps, so by CUDA's driver alone."""
 
     def __cinit__(self):
         self.id, self.name, self.peak = 1204, "NvWgmmaTf32Wrw", 3 * WGMMA_PEAK  # nothing is packed
-
-    cdef const tile_t* tiles(self, Device dev, const mx_conv_problem* p) noexcept:
-        cdef split_k_t s = self.unsplit(p)
-        return tiles_of(dev, p, &s)
-
-    cdef int choices(self) noexcept:
-        return TILES_OF_PIXELS
+        self.own, self.count_of_tiles = float_tiles(), TILES_OF_PIXELS
 
     cdef split_k_t unsplit(self, const mx_conv_problem* p) noexcept:
         cdef split_k_t s = _Weights.unsplit(self, p)
         s.contiguous_pixels, s.by_image = 4, True
         return s
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef int64_t image = spatial_size(&p.y)
+        # The last step of an image is filled up.
+        return ROUNDED + (_Weights.roundings(self, dev, p) - ROUNDED) * up(image, ADDED) / image
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef mx_conv_problem read = only_read(p)
@@ -536,12 +535,18 @@ TILES[4] = tile_t(256, 64, 128, 2, 16, 1.40, 4)
 TILES[5] = tile_t(64, 64, 128, 3, 32, 1.00, 4)
 # The same where tensor maps copy.
 cdef tile_t[WEIGHT_TILES] MAPPED_TILES
-MAPPED_TILES[0] = tile_t(128, 256, 256, 1, 32, 1.50, 4)
-MAPPED_TILES[1] = tile_t(256, 128, 256, 1, 32, 1.50, 3)
-MAPPED_TILES[2] = tile_t(128, 128, 128, 2, 32, 1.46, 1)
-MAPPED_TILES[3] = tile_t(64, 256, 128, 2, 16, 0.955, 1)
-MAPPED_TILES[4] = tile_t(256, 64, 128, 2, 16, 0.94, 1)
-MAPPED_TILES[5] = tile_t(64, 64, 128, 3, 32, 0.69, 1)
+
+
+cdef int _set_mapped(tuple times) except -1:
+    """Microseconds of a slice and of a tile's end, for each of TILES."""
+    cdef int i
+    for i in range(WEIGHT_TILES):
+        MAPPED_TILES[i] = TILES[i]
+        MAPPED_TILES[i].slice, MAPPED_TILES[i].end = times[i]
+    return 0
+
+
+_set_mapped(((1.50, 4), (1.50, 3), (1.46, 1), (0.955, 1), (0.94, 1), (0.69, 1)))
 cdef tuple TILE_DEFINES = (
     {"STAGES": 4}, {"STAGES": 4}, {"STAGES": 3}, {"STAGES": 5}, {"STAGES": 5}, {"STAGES": 4, "WM": 32, "WN": 32})
 
@@ -562,12 +567,10 @@ cdef class NvMmaTf32Wrw(_Weights):
 
     def __cinit__(self):
         self.id, self.name, self.peak = 1203, "NvMmaTf32Wrw", WGMMA_PEAK
+        self.own, self.count_of_tiles = &TILES[0], WEIGHT_TILES
 
     cdef const tile_t* tiles(self, Device dev, const mx_conv_problem* p) noexcept:
-        return &MAPPED_TILES[0] if _weights_by_maps(dev, p) else &TILES[0]
-
-    cdef int choices(self) noexcept:
-        return WEIGHT_TILES
+        return &MAPPED_TILES[0] if _weights_by_maps(dev, p) else self.own
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = refuse_tf32(dev, p)

@@ -50,7 +50,7 @@ cdef dict axes_of(const mx_nv_conv* g)
 cdef bint at_once(const mx_conv_problem* p, const mx_nv_conv* g, int count) noexcept nogil
 cdef void sort_phases(mx_nv_conv* g, int count) noexcept nogil
 cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept
-cdef const tile_t* tiles_of(Device dev, const mx_conv_problem* p, const split_k_t* s) noexcept
+cdef const tile_t* float_tiles() noexcept nogil
 cdef split_k_t split_k_among(Device dev, const mx_conv_problem* p, const split_k_t* whole, const tile_t* tiles,
                              int count, int64_t read, bint in_a_row, int wanted=*, bint whole_tiles=*) noexcept
 cdef void count_tiles(Device dev, const mx_conv_problem* p, const split_k_t* s, const tile_t* tile,

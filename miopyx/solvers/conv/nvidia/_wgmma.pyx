@@ -14,7 +14,7 @@ from ._mma cimport (
     pack_pixels, split_k_args, split_k_t, contiguous_pixels, roles_of, roles_t, unpacking, widest,
 )
 from ._common cimport (
-    ALIGN, LONGEST, WGMMA_PEAK, both, deep as in_depth, divisor, has_wgmma, is_volume, mx_divisor, mx_nv_conv,
+    ALIGN, LONGEST, STEP, WGMMA_PEAK, both, deep as in_depth, divisor, has_wgmma, is_volume, mx_divisor, mx_nv_conv,
     mx_nv_volume, may_begin_early, plane_rows, set_grid, set_packed_w, set_taps, volume,
 )
 from ._tensor_maps cimport has_maps, map_channels, map_filters, map_pixels, map_result, mapped
@@ -967,7 +967,12 @@ cdef bint _fills_images(const mx_conv_problem* p, int64_t depth) noexcept nogil:
     return up(image, depth) * 8 <= image * 9
 
 
-cdef const tile_t* tiles_of(Device dev, const mx_conv_problem* p, const split_k_t* s) noexcept:
+cdef const tile_t* float_tiles() noexcept nogil:
+    """TILES_OF_PIXELS of them."""
+    return &FLOAT_TILES[0]
+
+
+cdef const tile_t* _tiles_of(Device dev, const mx_conv_problem* p, const split_k_t* s) noexcept:
     return &FLOAT_TILES[0] if s.size == 4 else &MAPPED_TILES[0] if _weights_by_maps(dev, p, s) else &TILES[0]
 
 
@@ -988,7 +993,7 @@ cdef split_k_t split_k_of(Device dev, const mx_conv_problem* p) noexcept:
     cdef split_k_t s = split_k_operands(p, True)
     s.by_image = s.contiguous_pixels == 8 and _fills_images(p, SLICE) and has_maps(dev)
     # The copies of contiguous pixels need more registers than a tile of 256 x 144, the last, leaves.
-    return split_k_among(dev, p, &s, tiles_of(dev, p, &s), TILES_OF_PIXELS if s.contiguous_pixels else WEIGHT_TILES,
+    return split_k_among(dev, p, &s, _tiles_of(dev, p, &s), TILES_OF_PIXELS if s.contiguous_pixels else WEIGHT_TILES,
                          2 * (elements_of(&p.x) + elements_of(&p.y)), _columns_in_a_row(p, &s), _only_tile, True)
 
 
@@ -1056,7 +1061,7 @@ cdef bint _adds_up(const split_k_t* s) noexcept nogil:
 
 
 cdef void count_weights(Device dev, const mx_conv_problem* p, const split_k_t* s, double* terms) noexcept:
-    count_tiles(dev, p, s, &tiles_of(dev, p, s)[s.tile], terms)
+    count_tiles(dev, p, s, &_tiles_of(dev, p, s)[s.tile], terms)
 
 
 cdef void count_tiles(Device dev, const mx_conv_problem* p, const split_k_t* s, const tile_t* tile,
@@ -1097,6 +1102,13 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = NvImplicitGemmWrw.refuse(self, dev, p)
         return _refuse_hopper(dev, p) if why is None else why
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef mx_conv_problem read = only_read(p)
+        cdef int64_t image = read.y.len[3] * read.y.len[4]
+        cdef double counted = NvImplicitGemmWrw.roundings(self, dev, p)
+        # The last step of an image is filled up.
+        return counted * up(image, STEP) / image if self.split_k(dev, &read).by_image else counted
 
     cdef split_k_t split_k(self, Device dev, const mx_conv_problem* p) noexcept:
         cdef mx_conv_problem o
@@ -1170,7 +1182,7 @@ cdef Step multiply_weights(Device dev, const mx_conv_problem* p, const split_k_t
 
 cdef Step sum_tiles_of(Device dev, const mx_conv_problem* p, const split_k_t* s):
     defines = {"WG_ROWS": TILE_DEFINES[s.tile].get("WG_ROWS", 1), **_scaled(s.scaled)}
-    return sum_tiles(dev, p, s, &tiles_of(dev, p, s)[s.tile], defines)
+    return sum_tiles(dev, p, s, &_tiles_of(dev, p, s)[s.tile], defines)
 
 
 cdef Step sum_tiles(Device dev, const mx_conv_problem* p, const split_k_t* s, const tile_t* tile, dict defines):

@@ -16,7 +16,7 @@ import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
 from miopyx._core import Device, Offer
 from miopyx.choose import _costs, _model, switches, tuning
-from miopyx.database import paths, rates, solutions, store
+from miopyx.database import paths, rates, solutions, store, tables
 from miopyx.errors import BadParmError, InvalidValueError, MIOpenError, VersionMismatchError
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
@@ -70,15 +70,16 @@ def _predictions(table: Any) -> None:
 @target(b"miopyx costs 1\n", b" 32 0.03 12 launch=2 ", b"=1e308", b"=nan", b"GemmFwdRest 0 ", b"\x0b", b"\xc2\x85")
 def cost_table(data: bytes, folder: Path) -> bool:
     """A cost table: refused, or what is predicted is a time; written again it predicts the same."""
-    path, read = folder / "a.costs.txt", None
+    path, read, texts = folder / "a.costs.txt", None, []
     for text in (data, _sealed(data)):
         path.write_bytes(text)
         with contextlib.suppress(InvalidValueError):
             read = _costs.read(path)
             _predictions(read)
+            _, texts = tables.read(path, _costs.KIND, _costs.VERSION)
     if read is None:
         return False
-    lines = [_costs.line_of(line.split(" ")) for line in data.decode().split("\n")[2:-1]]
+    lines = [_costs.line_of(line.split(" ")) for line in texts]
     _costs.write(path, read.about, lines)
     again = _costs.read(path)
     require(again.about == read.about, "where it comes from", again.about)

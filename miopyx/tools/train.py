@@ -42,6 +42,8 @@ WORTH = 0.01              # of the time, that predicted configurations must gain
 FAR = 0.7                 # of the logarithm: times so far from the default one's are all the same
 MARGINS = (0.0, 0.25, 0.5, 1.0)
 LEAF = 0xFFFF
+LEAF_DIGITS = 11          # binary, of what a leaf adds
+SINGLE_DIGITS = 24        # of single precision
 ANY = 1e9                 # of a number that was not measured
 WITHIN = 1.05             # of the best time
 SETTINGS = {"objective": "regression", "learning_rate": 0.1, "num_leaves": LEAVES, "min_data_in_leaf": 8,
@@ -61,11 +63,22 @@ Times = dict[str, float]                  # predicted microseconds by solver
 Way = Callable[[Measured], "Times | None"]
 
 
+class Trees(NamedTuple):
+    """Trees as LightGBM has them, and the samples that they were grown from."""
+
+    booster: lightgbm.Booster
+    samples: Floats
+
+    def predict(self, x: Floats) -> Floats:
+        """Return what the trees say of some samples."""
+        return np.asarray(self.booster.predict(x))
+
+
 class Grown(NamedTuple):
-    """What was learned: cost lines, trees of some solvers as LightGBM has them, errors, bounds of problems."""
+    """What was learned: cost lines, trees of some solvers, errors, bounds of problems."""
 
     lines: list[_costs.Line]
-    boosters: dict[str, lightgbm.Booster]
+    trees: dict[str, Trees]
     errors: dict[str, float]
     low: Floats
     high: Floats
@@ -77,7 +90,7 @@ class Grown(NamedTuple):
 class Starts(NamedTuple):
     """Trees of a solver's configurations, and how much of the logarithm of a time a choice must gain."""
 
-    booster: lightgbm.Booster
+    trees: Trees
     least: float
 
 
@@ -145,7 +158,7 @@ def run(arguments: argparse.Namespace) -> int:
         costs.say_written(arguments.out, problems, _model.KIND)
         if not _is_better(judged["model, no table"], judged["throughput index"]):
             print("its choices are no better than the throughput index's: measure more", file=sys.stderr)
-        if not grown.boosters:
+        if not grown.trees:
             print(f"it has no trees: of no solver are there {LEAST_TIMES} times and more", file=sys.stderr)
     if arguments.json:
         print(json.dumps({"device": made, "margin": margin, "judged": report, "configurations": of_configs}, indent=2))
@@ -191,16 +204,16 @@ def grow(problems: Sequence[Measured], seed: int = 0, others: int = 0) -> Grown:
             if predicted is not None:
                 samples[name].append((_numbers(problem, name, predicted), np.log(time / predicted),
                                       1 / (NEAR + np.log(time / best))))
-    boosters, errors = {}, {}
+    trees, errors = {}, {}
     samples = {name: rows for name, rows in samples.items() if len(rows) >= LEAST_TIMES}
     rounds = min(ROUNDS, NODES_BYTES // (_NODE.itemsize * (2 * LEAVES - 1) * max(1, len(samples) + others)))
     for name, rows in samples.items():
         x, y, weight = (np.array(column) for column in zip(*rows, strict=True))
         left = np.random.default_rng(seed).permutation(len(y)) % 2 == 0
-        off = np.concatenate([y[~half] - SHRINK * np.asarray(
-            _boosted(x[half], y[half], weight[half], rounds, seed).predict(x[~half])) for half in (left, ~left)])
+        off = np.concatenate([y[~half] - SHRINK * _boosted(x[half], y[half], weight[half], rounds, seed).predict(
+            x[~half]) for half in (left, ~left)])
         errors[name] = float(np.sqrt(np.mean(off**2)))
-        boosters[name] = _boosted(x, y, weight, rounds, seed)
+        trees[name] = _boosted(x, y, weight, rounds, seed)
     numbers = np.array([problem.numbers for problem in problems if problem.times], np.float32)
     low, high = numbers.min(axis=0), numbers.max(axis=0)
     # What solvers count goes by the compute units: half and twice as many are near enough.  Speeds are those of the
@@ -214,7 +227,7 @@ def grow(problems: Sequence[Measured], seed: int = 0, others: int = 0) -> Grown:
     if len(speeds) == 1 or not all(map(all, speeds)):
         low[_SPEEDS], high[_SPEEDS] = -ANY, ANY
     cards = {problem.device: problem.speeds for problem in problems if problem.is_gpu and all(problem.speeds)}
-    return Grown(lines, boosters, errors, low, high, 0, cards, {})
+    return Grown(lines, trees, errors, low, high, 0, cards, {})
 
 
 # Configurations
@@ -299,7 +312,7 @@ def judge_starts(found: Sequence[Searched], seed: int = 0) -> StartsJudged:
         for one in own:
             x, y, _ = _start_samples([one])
             usual = [*one.configs.times].index(one.configs.usual)
-            gain = -SHRINK * np.asarray(trees.predict(x))
+            gain = -SHRINK * trees.predict(x)
             gains.append(gain - gain[usual])
             times.append(y)
     best = np.exp([y.min() for y in times])
@@ -309,9 +322,9 @@ def judge_starts(found: Sequence[Searched], seed: int = 0) -> StartsJudged:
     return StartsJudged(ways[least], best, least if float(np.mean(ways[least])) <= 1 - WORTH else None)
 
 
-def _boosted(x: Floats, y: Floats, weight: Floats, rounds: int, seed: int) -> lightgbm.Booster:
+def _boosted(x: Floats, y: Floats, weight: Floats, rounds: int, seed: int) -> Trees:
     lgb = _lightgbm()
-    return lgb.train({**SETTINGS, "seed": seed}, lgb.Dataset(x, y, weight=weight), rounds)
+    return Trees(lgb.train({**SETTINGS, "seed": seed}, lgb.Dataset(x, y, weight=weight), rounds), x)
 
 
 def _by_bits(lines: Iterable[_costs.Line]) -> Lines:
@@ -349,29 +362,48 @@ def encode(about: str, grown: Grown) -> bytes:
     lines += [f"cost {_costs.text_of(line)}" for line in grown.lines]
     nodes = []
     order = [solver.name for solver in registry.CONV]
-    forests = [("trees", name, grown.boosters[name], grown.errors[name])
-               for name in sorted(grown.boosters, key=order.index)]
+    forests = [("trees", name, grown.trees[name], grown.errors[name])
+               for name in sorted(grown.trees, key=order.index)]
     forests += [("starts", name, *grown.starts[name]) for name in sorted(grown.starts, key=order.index)]
-    for word, name, booster, error in forests:
-        trees = [_flat(tree["tree_structure"]) for tree in booster.dump_model()["tree_info"]]
-        lines.append(f"{word} {name} {error:.4g} {len(trees)} {sum(map(len, trees))}")
-        nodes += trees
-    flat = np.array([node for tree in nodes for node in tree], _NODE)
-    return _model.sealed(about, lines, flat.tobytes())
+    for word, name, trees, error in forests:
+        seen = [np.unique(column) for column in trees.samples.T]
+        flat = [_flat(tree["tree_structure"], seen) for tree in trees.booster.dump_model()["tree_info"]]
+        lines.append(f"{word} {name} {error:.4g} {len(flat)} {sum(map(len, flat))}")
+        nodes += flat
+    return _model.sealed(about, lines, np.array([node for tree in nodes for node in tree], _NODE).tobytes())
 
 
-def _flat(node: dict[str, Any]) -> list[tuple[float, int, int]]:
-    """Return the nodes of a tree: each before its children, the left one first."""
+def _flat(node: dict[str, Any], seen: Sequence[Floats]) -> list[tuple[float, int, int]]:
+    """Return the nodes of a tree: each before its children, the left one first.
+
+    `seen` are the samples' values of each number, in order.
+    """
     if "left_child" not in node:
-        # 11 binary digits: what stands behind is noise, and no compression makes it smaller.
-        fraction, exponent = math.frexp(SHRINK * node["leaf_value"])
-        return [(math.ldexp(round(fraction * 2048), exponent - 11), LEAF, 0)]
-    left, right = _flat(node["left_child"]), _flat(node["right_child"])
-    # Numbers are single precision: what is at most the threshold is at most the next single below it.
-    threshold = np.float32(node["threshold"])
-    if threshold > node["threshold"]:
-        threshold = np.nextafter(threshold, np.float32(-np.inf))
-    return [(float(threshold), node["split_feature"], len(left) + 1), *left, *right]
+        return [(_rounded(SHRINK * node["leaf_value"], LEAF_DIGITS), LEAF, 0)]
+    left, right = _flat(node["left_child"], seen), _flat(node["right_child"], seen)
+    number = node["split_feature"]
+    return [(_short(node["threshold"], seen[number]), number, len(left) + 1), *left, *right]
+
+
+def _rounded(value: float, digits: int) -> float:
+    """Return the nearest number of so many binary digits: others are noise, which no compression makes smaller."""
+    fraction, exponent = math.frexp(value)
+    return math.ldexp(round(math.ldexp(fraction, digits)), exponent - digits)
+
+
+def _short(threshold: float, seen: Floats) -> float:
+    """Return the threshold with as few digits as keep it in the middle half between its neighbours in `seen`.
+
+    Numbers are single precision: where no fewer digits do, the neighbour below does.
+    """
+    at = int(np.searchsorted(seen, threshold, side="right"))
+    least, beyond = (float(seen[at - 1]) if at else -math.inf), (float(seen[at]) if at < len(seen) else math.inf)
+    least_half, beyond_half = (least + threshold) / 2, (threshold + beyond) / 2
+    for digits in range(1, SINGLE_DIGITS):
+        value = _rounded(threshold, digits)
+        if least_half <= value < beyond_half:
+            return value
+    return least
 
 
 # Judging
@@ -386,11 +418,11 @@ def _model_times(grown: Grown, problems: Sequence[Measured]) -> list[tuple[Times
         times = {name: time for name, time in found.items() if time is not None}
         linear.append(times if len(times) == len(found) else {})
     # All problems of a solver at a time: a call of LightGBM's costs more than what it computes.
-    for name, more in grown.boosters.items():
+    for name, more in grown.trees.items():
         some = [i for i, times in enumerate(linear) if name in times]
         if some:
             numbers = np.array([_numbers(problems[i], name, linear[i][name]) for i in some])
-            for i, correction in zip(some, SHRINK * np.asarray(more.predict(numbers)), strict=True):
+            for i, correction in zip(some, SHRINK * more.predict(numbers), strict=True):
                 linear[i][name] *= float(np.exp(correction))
     spread = {(line.solver, line.bits): line.spread for line in grown.lines}
 

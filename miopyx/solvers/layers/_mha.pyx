@@ -11,6 +11,7 @@ from miopyx.problem._mha cimport (
     MHA_DQ, MHA_DV, MHA_K, MHA_M, MHA_MASK, MHA_O, MHA_OFFSET, MHA_PROBABILITY, MHA_Q, MHA_SCALE, MHA_SCALE_DV,
     MHA_SCALE_O, MHA_SEED, MHA_V, MHA_Z_INV, MhaProblem, mha_has,
 )
+from miopyx.values._integers cimport up
 from miopyx.values._types cimport MX_DOUBLE, MX_MHA_FORWARD, mx_mha_problem, mx_tensor
 from ._common cimport TOKENS, HostLayer, OpenCLLayer, ceil_div
 
@@ -19,6 +20,9 @@ cdef enum:
     DELTAS = 64            # alignment of what follows
     PANELS = 512 << 10     # bytes that a work-item of a CPU holds, if that leaves whole vectors
     LANES = 4              # vectors of rows of a block, at most
+    LONG = 6               # where three are multiplied side by side
+    SPEED_OF_2 = 6         # of products with two of them side by side, beside those with three
+    SPEED_OF_3 = 7
     BLOCK = 64             # keys of a tile, at most
     ITEMS = 256            # of a group of a GPU
     CHUNK = 16
@@ -163,6 +167,9 @@ cdef int64_t _cpu_lanes(Device dev, const mx_mha_shape* a, bint forward, int64_t
     """Choose the blocks of a CPU; returns the rows of one."""
     cdef int64_t vec = max(4, min(16, dev.vector_bytes // real)), side = LANES, block = BLOCK
     cdef int64_t many = a.rows if forward else max(a.rows, a.keys), panels = a.depth + a.width + (1 if forward else 2)
+    cdef bint few = dev.vector_bytes == 32  # registers: 4 x 4 sums fit 32, 4 x 3 AVX2's 16
+    if few and up(many, LONG * vec) * SPEED_OF_2 <= up(many, LANES * vec) * SPEED_OF_3:
+        side = LONG
     while side > 1 and ((side // 2) * vec >= many or a.all * ceil_div(many, side * vec) < dev.compute_units):
         side //= 2
     while (side * vec + block) * panels * real > PANELS and (side > 1 or block > 16):
@@ -170,7 +177,7 @@ cdef int64_t _cpu_lanes(Device dev, const mx_mha_shape* a, bint forward, int64_t
             block //= 2
         else:
             side //= 2
-    defines.update(VEC=vec, SIDE=side, LANES=side * vec, BLOCK=block)
+    defines.update(VEC=vec, SIDE=3 if side % 3 == 0 else min(side, 2) if few else side, LANES=side * vec, BLOCK=block)
     return side * vec
 
 

@@ -6,8 +6,8 @@
  *
  *     gemm_nn   n ->  N_VECTORS * VEC             gemm_nt   n ->  NT_CHUNK
  *             +------------------+                        +------------------+
- *           m | TILE_ROWS        |  M_CHUNK             m | 4 x 4 dot        |  NT_CHUNK
- *             | TILE_ROWS ...    |                        | products ...     |
+ *           m | TILE_ROWS        |  M_CHUNK             m | 4 x NT_COLUMNS   |  NT_CHUNK
+ *             | TILE_ROWS ...    |                        | dot products ... |
  *             +------------------+                        +------------------+
  *       blocks = m / M_CHUNK * (n / VEC / N_VECTORS)      blocks = m / NT_CHUNK * (n / NT_CHUNK)
  *
@@ -15,8 +15,8 @@
  * results do not depend on the number of cores.
  * Memory: no local memory; a panel of B (K_BLOCK x N_VECTORS vectors) and the sums are private, in a core's caches.
  * Nothing outside the matrices is read: edges are filled with zeros or repeat the last row, and are not stored.
- * Tuning: TILE_ROWS, N_VECTORS, M_CHUNK and K_BLOCK change no bit of gemm_nn's results.  NT_K_BLOCK changes the order
- * of gemm_nt's sums over several blocks.
+ * Tuning: TILE_ROWS, N_VECTORS, M_CHUNK and K_BLOCK change no bit of gemm_nn's results, NT_COLUMNS and NT_CHUNK none of
+ * gemm_nt's.  NT_K_BLOCK changes the order of its sums over several blocks.
  * Bound by: multiply-adds where m and n fill tiles; else copying panels, or memory.
  */
 #ifndef A_TYPE /* storage types */
@@ -34,7 +34,7 @@
 #ifndef VEC /* ACC elements in a vector register, 4, 8 or 16; 16 is AVX-512's float */
 #define VEC 16
 #endif
-#ifndef TILE_ROWS /* gemm_nn: rows of a tile; 8 x 3 sums, a row of B and an element of A fill 32 vector registers */
+#ifndef TILE_ROWS /* gemm_nn: rows of a tile; 8 x 3 sums, a row of B and an element of A fit 32 registers, 4 x 3 16 */
 #define TILE_ROWS 8
 #endif
 #ifndef N_VECTORS /* gemm_nn: vectors side by side in a tile, 1 to 4 */
@@ -48,6 +48,9 @@
 #endif
 #ifndef NT_CHUNK /* gemm_nt: rows and columns of a work-item; a multiple of 4 */
 #define NT_CHUNK 32
+#endif
+#ifndef NT_COLUMNS /* gemm_nt: columns of a tile; 4 x 4 sums, a row of B and one of A take 21 registers, 4 x 3 16 */
+#define NT_COLUMNS 4
 #endif
 #ifndef NT_K_BLOCK /* gemm_nt: how far along k before turning to the next tile; a multiple of VEC */
 #define NT_K_BLOCK 512
@@ -195,6 +198,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_nn(
 #endif
 #if KERNELS & 2
 
+#define NT_PITCH ((NT_CHUNK + NT_COLUMNS - 1) / NT_COLUMNS * NT_COLUMNS) /* of sums: whole tiles */
+
 /* Halves upon halves: a few steps where adding one lane after the other would cost more than short products do. */
 static inline ACC sum_of_lanes(vec v)
 {
@@ -225,35 +230,35 @@ static inline lane_mask last_lanes(int count)
     return LOAD_VEC(0, lanes);
 }
 
-/* s[4][4] += the lane-wise products of VEC elements of four rows of A and four of B.  Lanes where keep is 0 do not
+/* s[4][NT_COLUMNS] += the lane-wise products of VEC elements of rows of A and rows of B.  Lanes where keep is 0 do not
  * count: both sides are cleared there, because 0 times an infinity would be NaN. */
 #define DOT_STEP(at, KEEP)                                                   \
     do {                                                                     \
-        vec right[4];                                                        \
-        _Pragma("unroll") for (int j = 0; j < 4; j++)                        \
+        vec right[NT_COLUMNS];                                               \
+        _Pragma("unroll") for (int j = 0; j < NT_COLUMNS; j++)               \
             right[j] = KEEP(TO_VEC(VLOAD(B_TYPE)(B, b[j] + (at))));          \
         _Pragma("unroll") for (int i = 0; i < 4; i++) {                      \
             const vec left = KEEP(TO_VEC(VLOAD(A_TYPE)(A, a[i] + (at))));    \
-            _Pragma("unroll") for (int j = 0; j < 4; j++)                    \
+            _Pragma("unroll") for (int j = 0; j < NT_COLUMNS; j++)           \
                 s[i][j] += left * right[j];                                  \
         }                                                                    \
     } while (0)
 #define KEEP_ALL(v) (v)
 #define KEEP_SOME(v) (keep ? (v) : (vec)((ACC)0))
 
-/* sums[4][4] += the products of four rows of A and four of B, which start at a[] and b[], over `depth` elements in each
- * of `blocks` blocks, at strides of a_r and b_r.  There are at least VEC elements of a row before its end. */
-static inline void dot_4x4(vec *restrict sums,
+/* sums[4][NT_COLUMNS] += the products of rows of A and rows of B, which start at a[] and b[], over `depth` elements in
+ * each of `blocks` blocks, at strides of a_r and b_r.  There are at least VEC elements of a row before its end. */
+static inline void dot_tile(vec *restrict sums,
                            __global const STORAGE(A_TYPE) *restrict A, const long *a, long a_r,
                            __global const STORAGE(B_TYPE) *restrict B, const long *b, long b_r,
                            long depth, long blocks)
 {
-    vec s[4][4];
+    vec s[4][NT_COLUMNS];
 #pragma unroll
     for (int i = 0; i < 4; i++)
 #pragma unroll
-        for (int j = 0; j < 4; j++)
-            s[i][j] = sums[i * NT_CHUNK + j];
+        for (int j = 0; j < NT_COLUMNS; j++)
+            s[i][j] = sums[i * NT_PITCH + j];
     const lane_mask keep = last_lanes((int)(depth % VEC));
     for (long block = 0; block < blocks; block++, A += a_r, B += b_r) {
         long k = 0;
@@ -266,19 +271,19 @@ static inline void dot_4x4(vec *restrict sums,
 #pragma unroll
     for (int i = 0; i < 4; i++)
 #pragma unroll
-        for (int j = 0; j < 4; j++)
-            sums[i * NT_CHUNK + j] = s[i][j];
+        for (int j = 0; j < NT_COLUMNS; j++)
+            sums[i * NT_PITCH + j] = s[i][j];
 }
 
 /* The same for rows shorter than a vector; blocks go to the lanes in turns. */
-static inline void dot_4x4_short(vec *restrict sums,
-                                 __global const STORAGE(A_TYPE) *restrict A, const long *a, long a_r,
-                                 __global const STORAGE(B_TYPE) *restrict B, const long *b, long b_r,
-                                 long depth, long blocks)
+static inline void dot_tile_short(vec *restrict sums,
+                                  __global const STORAGE(A_TYPE) *restrict A, const long *a, long a_r,
+                                  __global const STORAGE(B_TYPE) *restrict B, const long *b, long b_r,
+                                  long depth, long blocks)
 {
     for (int i = 0; i < 4; i++)
-        for (int j = 0; j < 4; j++) {
-            ACC *lanes = (ACC *)(sums + i * NT_CHUNK + j);
+        for (int j = 0; j < NT_COLUMNS; j++) {
+            ACC *lanes = (ACC *)(sums + i * NT_PITCH + j);
             for (long block = 0; block < blocks; block++) {
                 ACC sum = lanes[block % VEC];
                 for (long k = 0; k < depth; k++)
@@ -302,8 +307,8 @@ NOINLINE void tile_nt(__global const STORAGE(A_TYPE) *restrict A, __global const
     const long to = group * g->c_g + image * g->c_i + m0 * g->c_m + n0 * g->c_n;
 
     /* Whole vectors of partial sums go from one block of k to the next; their lanes are added once, at the end. */
-    vec sums[NT_CHUNK * NT_CHUNK], totals[NT_CHUNK * NT_CHUNK * 3];
-    for (int i = 0; i < NT_CHUNK * NT_CHUNK; i++)
+    vec sums[NT_CHUNK * NT_PITCH], totals[NT_CHUNK * NT_PITCH * 3];
+    for (int i = 0; i < NT_CHUNK * NT_PITCH; i++)
         sums[i] = (vec)((ACC)0);
     long terms = 0; /* of a lane */
     int settled = 0;
@@ -315,31 +320,31 @@ NOINLINE void tile_nt(__global const STORAGE(A_TYPE) *restrict A, __global const
             const long more = g->k < VEC ? (blocks + VEC - 1) / VEC * depth : (depth + VEC - 1) / VEC * blocks;
             if (terms + more > BLOCK_TERMS) {
                 for (long m = 0; m < rows; m++)
-                    settle(settled, sums + m * NT_CHUNK, totals + m * NT_CHUNK * 3, columns);
+                    settle(settled, sums + m * NT_PITCH, totals + m * NT_PITCH * 3, columns);
                 settled++;
                 terms = 0;
             }
             terms += more;
             for (long m = 0; m < rows; m += 4)
-                for (long n = 0; n < columns; n += 4) {
-                    long a[4], b[4];
-                    for (int i = 0; i < 4; i++) {
+                for (long n = 0; n < columns; n += NT_COLUMNS) {
+                    long a[4], b[NT_COLUMNS];
+                    for (int i = 0; i < 4; i++)
                         a[i] = block * g->a_r + min(m + i, rows - 1) * g->a_m + k0;
-                        b[i] = block * g->b_r + min(n + i, columns - 1) * g->b_n + k0;
-                    }
-                    vec *s = sums + m * NT_CHUNK + n;
+                    for (int j = 0; j < NT_COLUMNS; j++)
+                        b[j] = block * g->b_r + min(n + j, columns - 1) * g->b_n + k0;
+                    vec *s = sums + m * NT_PITCH + n;
                     if (g->k < VEC)
-                        dot_4x4_short(s, A, a, g->a_r, B, b, g->b_r, depth, blocks);
+                        dot_tile_short(s, A, a, g->a_r, B, b, g->b_r, depth, blocks);
                     else
-                        dot_4x4(s, A, a, g->a_r, B, b, g->b_r, depth, blocks);
+                        dot_tile(s, A, a, g->a_r, B, b, g->b_r, depth, blocks);
                 }
         }
     for (long m = 0; m < rows && settled > 0; m++)
-        complete(settled, sums + m * NT_CHUNK, totals + m * NT_CHUNK * 3, columns);
+        complete(settled, sums + m * NT_PITCH, totals + m * NT_PITCH * 3, columns);
     for (long m = 0; m < rows; m++) {
         OF_FILTER(group * g->m + m0 + m)
         for (long n = 0; n < columns; n++)
-            STORE_ONE(C_TYPE, C, to + m * g->c_m + n * g->c_n, sum_of_lanes(sums[m * NT_CHUNK + n]));
+            STORE_ONE(C_TYPE, C, to + m * g->c_m + n * g->c_n, sum_of_lanes(sums[m * NT_PITCH + n]));
     }
 }
 

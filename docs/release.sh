@@ -73,7 +73,9 @@ with open('pyproject.toml', 'rb') as file:
     "$room/with-$tag/bin/pip" install --quiet --disable-pip-version-check -r "$room/wanted"
   fi
   zig=$("$room/tools/bin/python" -c "import ziglang; print(ziglang.__path__[0])")/zig
-  printf '#!/bin/sh\nexec "%s" cc -target %s-linux-gnu.2.28 -g0 "$@"\n' "$zig" "$2" > "$at/cc"
+  # Debian's own Pythons have a header in a folder that only its compilers search.
+  mkdir "$at/include" && ln -s "/usr/include/$(uname -m)-linux-gnu" "$at/include/$2-linux-gnu"
+  printf '#!/bin/sh\nexec "%s" cc -target %s-linux-gnu.2.28 -g0 "$@" -idirafter "%s"\n' "$zig" "$2" "$at/include" > "$at/cc"
   chmod +x "$at/cc"
   # Zig's linker sorts by names where a script says so only.
   echo "SECTIONS { .text : { *(SORT_BY_NAME(.text .text.*)) } .rodata : { *(SORT_BY_NAME(.rodata .rodata.*)) } }" \

@@ -24,12 +24,14 @@ from solver_checks import arguments, immediate, plan
 
 import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
+from miopyx._core import Device
 from miopyx.choose import tuning
 from miopyx.choose.tuning import Limits, Tried, configurations, search
 from miopyx.engine._invoker import Invoker
 from miopyx.errors import BadParmError, InvalidValueError, UnknownError
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
+from miopyx.tools import costs
 from miopyx.values import config
 from miopyx.values.configurations import config_text, parse_config
 
@@ -707,6 +709,30 @@ def test_tables_are_fit_to_be_searched(opencl_name, handles, as_gpu, rng):
     assert {"GemmFwd1x1_0_1", "GemmFwd1x1_0_2", "GemmFwdRest", "GemmFwdBatched",
             "GemmBwd1x1_stride1", "GemmBwd1x1_stride2", "GemmBwdRest", "GemmBwdBatched",
             "GemmWrw1x1_stride1", "GemmWrwUniversal", "GemmWrwBatched"} <= names
+
+
+@pytest.mark.parametrize(("name", "registers"), [
+    ("pocl-epyc-haswell-pthread_8", 16), ("pocl-epyc-skylake-avx512-pthread_8", 32)])
+def test_default_products_fit_the_registers(name, registers, rng):
+    """A tile's sums, a row of one matrix and a vector of the other: what spills takes 1.5 times as long and more."""
+    device, seen = Device(costs._pretended(name)), set()
+    for shape in [*SHAPES, ((4, 64, 14, 14), 96, (1, 1), 0, 1, 1), ((4, 64, 14, 14), 96, (1, 1), 0, 2, 1)]:
+        for direction in range(3):
+            for solver in registry.CONV:
+                offer = solver.offer(device, Example(shape, "float", direction, rng).problem)
+                if isinstance(offer, str):
+                    continue
+                for step in offer.solution(offer.default_config()).steps:
+                    defined = dict(option.split("=") for option in step.spec.options.split() if "=" in option)
+                    if step.spec.entry == "gemm_nn":
+                        rows, columns = int(defined["TILE_ROWS"]), int(defined["N_VECTORS"])
+                    elif step.spec.entry == "gemm_nt":
+                        rows, columns = 4, int(defined.get("NT_COLUMNS", 4))
+                    else:
+                        continue
+                    seen.add(step.spec.entry)
+                    assert rows * columns + columns + 1 <= registers, step.spec
+    assert seen == {"gemm_nn", "gemm_nt"}
 
 
 def test_configurations_that_do_not_belong_are_refused(opencl_name, handles, as_gpu, rng):

@@ -65,23 +65,16 @@ class Memory:
     """Buffers that grow, by name, full of random numbers of a type."""
 
     def __init__(self, handle: miopyx.Handle) -> None:
-        self.queue = miopyx.miopenGetStream(handle)
-        self.buffers: dict[str, tuple[str, cl.Buffer]] = {}
+        self.handle = handle
+        self.buffers: dict[str, tuple[str, int, Any]] = {}
 
-    def get(self, name: str, dtype: str, size: int) -> cl.Buffer:
+    def get(self, name: str, dtype: str, size: int) -> Any:
         held = self.buffers.get(name)
-        if held is None or held[0] != dtype or held[1].size < size:
+        if held is None or held[0] != dtype or held[1] < size:
             numbers = np.random.default_rng().standard_normal(TILE, np.float32)
             tile = numbers.astype(getattr(ml_dtypes, dtype, dtype)).view("u1")
-            buffer = cl.Buffer(self.queue.context, cl.mem_flags.READ_WRITE, -(-max(size, 1) // tile.size) * tile.size)
-            cl.enqueue_copy(self.queue, buffer, tile)
-            done = tile.size
-            while done < buffer.size:
-                more = min(done, buffer.size - done)
-                cl.enqueue_copy(self.queue, buffer, buffer, src_offset=0, dst_offset=done, byte_count=more)
-                done += more
-            held = self.buffers[name] = dtype, buffer
-        return held[1]
+            held = self.buffers[name] = dtype, size, self.handle.upload(np.resize(tile, max(size, 1)))
+        return held[2]
 
 
 def find(handle: miopyx.Handle, memory: Memory, problem: Problem) -> list[Any]:

@@ -3,7 +3,7 @@
 from libc.string cimport memset
 
 from miopyx.values._types cimport MX_AXES
-from ._problem cimport fill_tensor, require_no_overlap, require_plain
+from ._problem cimport fill_tensor, require_no_overlap, require_plain, tensor_text
 
 from miopyx.errors import BadParmError, UnknownError
 
@@ -45,3 +45,6 @@ cdef class BiasProblem(Problem):
 
     def __cinit__(self, *args):
         self.data, self.size, self.count = &self.c, sizeof(mx_bias_problem), 3
+
+    def __repr__(self):
+        return f"<bias gradient: {tensor_text(&self.c.b)} of {tensor_text(&self.c.y)}>"

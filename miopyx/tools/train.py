@@ -22,9 +22,10 @@ from miopyx.database import tables
 from miopyx.errors import BadParmError, InternalError, MIOpenError, NotInitializedError
 from miopyx.problem import _key
 from miopyx.solvers import registry
+from miopyx.values.configurations import Config
 
 from . import costs
-from .costs import Config, Measured
+from .costs import Measured
 
 if TYPE_CHECKING:
     import lightgbm

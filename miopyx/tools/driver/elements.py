@@ -488,7 +488,8 @@ class CTC(Elements):
     def values(self, name: str, generator: data.Generator) -> Array:
         memory = self.memory[name]
         found = data.uniform(generator, "float64", memory.span, 0, 1).reshape(memory.lens)
-        return np.log(found / found.sum(2, keepdims=True)).astype(memory.dtype).reshape(-1)
+        logarithms: Array = np.log(found / found.sum(2, keepdims=True))
+        return logarithms.astype(memory.dtype).reshape(-1)
 
     def passes(self) -> list[Pass]:
         def call(handle: Any, m: Mapping[str, Any]) -> None:

@@ -275,6 +275,18 @@ def test_random(handle, dtype, rng, amount):
         both(handle, dtype, shape, rng, **options(rng, shape))
 
 
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_heads_that_cores_share(opencl_handle, dtype, more, rng, amount):
+    """As many heads as a CPU has cores, each core one, whose gradients it computes together; and one more than that."""
+    if not opencl_handle.device.is_cpu:
+        pytest.skip("work-items of CPUs")
+    heads = min(opencl_handle.device.compute_units, 8) + more
+    for _ in range(amount(1, 12)):
+        shape = (1, heads, *random_shape(rng, 120)[2:])
+        both(opencl_handle, dtype, shape, rng, **options(rng, shape))
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 def test_gpu_kernels(gpu, dtype, rng, amount):
     for _ in range(amount(1, 3)):

@@ -10,10 +10,10 @@
  *   mha_forward    o, M, ZInv
  *   mha_delta      delta of each row
  *   mha_dq         dq
- *   mha_dkv        dk and dv
+ *   mha_dkv        dk and dv; WITH_DQ: and dq, so that a tile's scores are computed once
  *
- * Grid:       groups of one work-item: mha_numbers one, mha_delta any, else one a block, heads apart.
- * Parameters: those of layers/mha.h, DEPTH, WIDTH, BLOCK (a multiple of 4), LANES (of VEC * SIDE), VEC, SIDE.
+ * Grid:       groups of one work-item: mha_numbers one, mha_delta any, WITH_DQ one a head, else one a block, heads apart.
+ * Parameters: those of layers/mha.h, DEPTH, WIDTH, BLOCK (a multiple of 4), LANES (of VEC * SIDE), VEC, SIDE, WITH_DQ.
  * Bound by:   multiplications; the products of a tile are 4 x SIDE vectors of sums in registers.
  */
 #ifndef VEC
@@ -27,6 +27,9 @@
 #endif
 #ifndef BLOCK
 #define BLOCK 64
+#endif
+#ifndef WITH_DQ
+#define WITH_DQ 0
 #endif
 #ifndef DEPTH /* d of q and k */
 #define DEPTH 64
@@ -89,11 +92,11 @@ NOINLINE void add_products(const ACC *restrict a, const long step, const V *rest
         }
 }
 
-/* Rows of a tensor as a[BLOCK][padded]; what is behind `count` rows and `columns` is 0. */
+/* Rows of a tensor as a[all][padded]; what is behind `count` rows and `columns` is 0. */
 NOINLINE void take_rows(__global const STORAGE(T) *p, long from, const long row, const long step, const long count,
-                        const long columns, const long padded, ACC *restrict a)
+                        const long columns, const long all, const long padded, ACC *restrict a)
 {
-    for (long i = 0; i < BLOCK; i++, from += row, a += padded) {
+    for (long i = 0; i < all; i++, from += row, a += padded) {
         long d = 0;
         if (i < count) {
             if (step == 1)
@@ -240,7 +243,7 @@ KERNEL mha_forward(TENSORS, __global STORAGE(T) *o, long o_offset, SAVED, __glob
         out[i] = (V)(ACC)0;
     for (long j = 0; j < end; j += BLOCK) {
         const long keys = min(a.keys - j, (long)BLOCK);
-        take_rows(k, k_offset + j * a.k.s, a.k.s, a.k.d, keys, DEPTH, DEEP, panel);
+        take_rows(k, k_offset + j * a.k.s, a.k.s, a.k.d, keys, DEPTH, BLOCK, DEEP, panel);
         multiply(panel, DEEP, DEPTH, lane_q, s, BLOCK);
         if (BIASED || keys < BLOCK || (causal && j + BLOCK > first))
             join(s, bias, bias_offset, a.bias, first, lanes, j, keys, causal);
@@ -248,7 +251,7 @@ KERNEL mha_forward(TENSORS, __global STORAGE(T) *o, long o_offset, SAVED, __glob
 #if DROPS
         drop_by_rows(s, COUNTER(head, first) + j / 4, a.groups_of_four, SEED, MASKS_AT, least, kept);
 #endif
-        take_rows(v, v_offset + j * a.v.s, a.v.s, a.v.d, keys, WIDTH, WIDE, panel);
+        take_rows(v, v_offset + j * a.v.s, a.v.s, a.v.d, keys, WIDTH, BLOCK, WIDE, panel);
         add_products(panel, WIDE, s, factor, out, keys);
     }
     const ACC of_s = NUMBER(SCALE_S) * NUMBER(DESCALE_S) * NUMBER(DESCALE_V);
@@ -328,8 +331,8 @@ KERNEL mha_dq(TENSORS, SAVED, __global const STORAGE(T) *d_o, long do_offset, __
         out[i] = (V)(ACC)0;
     for (long j = 0; j < end; j += BLOCK) {
         const long keys = min(a.keys - j, (long)BLOCK);
-        take_rows(k, k_offset + j * a.k.s, a.k.s, a.k.d, keys, DEPTH, DEEP, panel);
-        take_rows(v, v_offset + j * a.v.s, a.v.s, a.v.d, keys, WIDTH, WIDE, panel_v);
+        take_rows(k, k_offset + j * a.k.s, a.k.s, a.k.d, keys, DEPTH, BLOCK, DEEP, panel);
+        take_rows(v, v_offset + j * a.v.s, a.v.s, a.v.d, keys, WIDTH, BLOCK, WIDE, panel_v);
         multiply(panel, DEEP, DEPTH, lane_q, s, PADDED(keys));
         multiply(panel_v, WIDE, WIDTH, lane_do, t, PADDED(keys));
         if (BIASED || keys < BLOCK || (causal && j + BLOCK > first))
@@ -355,21 +358,67 @@ KERNEL mha_dq(TENSORS, SAVED, __global const STORAGE(T) *d_o, long do_offset, __
             largest(amax_ds + amax_ds_offset, (float)((const ACC *)&most)[x]);
 }
 
-/* Lanes are keys. */
+#if WITH_DQ
+#define ROW_SIDE (SIDE == 3 ? 2 : SIDE) /* vectors of a row of dq beside each other: its length is no multiple of 3 */
+#define ROW ((DEPTH + ROW_SIDE * VEC - 1) / (ROW_SIDE * VEC) * (ROW_SIDE * VEC))
+
+/* sums[count][ROW] += a[count][LANES] b[depth][ROW]; count is a multiple of 4. */
+NOINLINE void add_rows(const ACC *restrict a, const ACC *restrict b, const long depth, __global ACC *restrict sums,
+                       const long count)
+{
+    for (long y = 0; y < count; y += 4)
+        for (long at = 0; at < ROW; at += ROW_SIDE * VEC) {
+            V sum[4][ROW_SIDE];
+            const ACC *left = a + y * LANES, *right = b + at;
+            __global ACC *to = sums + y * ROW + at;
+            FOR_TILE(4, ROW_SIDE, sum[i][j] = VJOIN(vload)(j, to + i * ROW);)
+            for (long x = 0; x < depth; x++, left++, right += ROW) {
+                V row[ROW_SIDE];
+                FOR_TILE(1, ROW_SIDE, row[j] = VJOIN(vload)(j, right);)
+                OUTER_PRODUCT(4, ROW_SIDE, sum, left[i * LANES], row[j])
+            }
+            FOR_TILE(4, ROW_SIDE, VJOIN(vstore)(sum[i][j], j, to + i * ROW);)
+        }
+}
+#endif
+
+/* Lanes are keys.  `sums`: of dq, PADDED(rows) x ROW a head. */
 KERNEL mha_dkv(TENSORS, SAVED, __global const STORAGE(T) *d_o, long do_offset, __global const ACC *delta,
                long delta_offset, __global STORAGE(T) *dk, long dk_offset, __global STORAGE(T) *dv, long dv_offset,
-               __global float *amax_dk, long amax_dk_offset, __global float *amax_dv, long amax_dv_offset, REST)
+               __global float *amax_dk, long amax_dk_offset, __global float *amax_dv, long amax_dv_offset,
+#if WITH_DQ
+               __global ACC *sums, long sums_offset, __global STORAGE(T) *dq, long dq_offset, __global float *amax_dq,
+               long amax_dq_offset, __global float *amax_ds, long amax_ds_offset,
+#endif
+               REST)
 {
     V lane_k[DEEP * LINE], lane_v[WIDE * LINE], s[BLOCK * LINE], t[BLOCK * LINE];
     V out_k[DEEP * LINE], out_v[WIDE * LINE], one[LINE], factor[LINE];
     ACC panel[BLOCK * DEEP], panel_do[BLOCK * WIDE];
+#if WITH_DQ
+    ACC panel_k[LANES * ROW];
+    const long head = get_group_id(0);
+    const bool causal = mask != 0;
+    VI most = (VI)0; /* bits: NaN is the largest */
+    HEAD_OFFSETS;
+    sums += sums_offset + head * PADDED(a.rows) * ROW;
+    for (long i = 0; i < PADDED(a.rows) * ROW; i++)
+        sums[i] = 0;
+#else
     BLOCK_OF(a.keys);
+#endif
     DROPOUT;
+    uint most_dk = 0, most_dv = 0;
+    do_offset += head_offset(a.d_o, head, a.heads);
+#if WITH_DQ
+    for (long first = 0; first < a.keys; first += LANES) {
+    const long lanes = min(a.keys - first, (long)LANES);
+    take_rows(k, k_offset + first * a.k.s, a.k.s, a.k.d, lanes, DEPTH, LANES, ROW, panel_k);
+#endif
     take_lanes(k, k_offset + first * a.k.s, a.k.s, a.k.d, lanes, DEPTH, DEEP,
                (ACC)scale * NUMBER(DESCALE_Q) * NUMBER(DESCALE_K), lane_k);
     take_lanes(v, v_offset + first * a.v.s, a.v.s, a.v.d, lanes, WIDTH, WIDE,
                NUMBER(DESCALE_DO) * NUMBER(DESCALE_V), lane_v);
-    do_offset += head_offset(a.d_o, head, a.heads);
     for (long i = 0; i < DEEP * LINE; i++)
         out_k[i] = (V)(ACC)0;
     for (long i = 0; i < WIDE * LINE; i++)
@@ -378,8 +427,8 @@ KERNEL mha_dkv(TENSORS, SAVED, __global const STORAGE(T) *d_o, long do_offset, _
         one[x] = factor[x] = (V)(ACC)1;
     for (long i = causal ? first / BLOCK * BLOCK : 0; i < a.rows; i += BLOCK) {
         const long rows = min(a.rows - i, (long)BLOCK);
-        take_rows(q, q_offset + i * a.q.s, a.q.s, a.q.d, rows, DEPTH, DEEP, panel);
-        take_rows(d_o, do_offset + i * a.d_o.s, a.d_o.s, a.d_o.d, rows, WIDTH, WIDE, panel_do);
+        take_rows(q, q_offset + i * a.q.s, a.q.s, a.q.d, rows, DEPTH, BLOCK, DEEP, panel);
+        take_rows(d_o, do_offset + i * a.d_o.s, a.d_o.s, a.d_o.d, rows, WIDTH, BLOCK, WIDE, panel_do);
         multiply(panel, DEEP, DEPTH, lane_k, s, PADDED(rows));
         multiply(panel_do, WIDE, WIDTH, lane_v, t, PADDED(rows));
         for (long y = 0; y < rows; y++) {
@@ -398,19 +447,44 @@ KERNEL mha_dkv(TENSORS, SAVED, __global const STORAGE(T) *d_o, long do_offset, _
             if (causal && row < first + LANES)
                 for (long x = max(0L, row + 1 - first); x < LANES; x++)
                     ((ACC *)s)[y * LANES + x] = -(ACC)INFINITY;
+            for (long x = WITH_DQ ? lanes : LANES; x < LANES; x++)
+                ((ACC *)s)[y * LANES + x] = -(ACC)INFINITY;
             for (long x = 0; x < LINE; x++) {
                 const V p = mx_exp(VJOIN(vload)(y * LINE + x, (const ACC *)s) - high) * inv;
+                const V ds = p * (t[y * LINE + x] * factor[x] - of_row) * (ACC)scale;
+#if WITH_DQ
+                most = AMAX ? max(AS_VI(fabs(ds)), most) : most;
+#endif
                 s[y * LINE + x] = p * factor[x] * NUMBER(SCALE_S);
-                t[y * LINE + x] = p * (t[y * LINE + x] * factor[x] - of_row) * (ACC)scale * NUMBER(SCALE_DS);
+                t[y * LINE + x] = ds * NUMBER(SCALE_DS);
             }
         }
         add_products(panel_do, WIDE, s, one, out_v, rows);
         add_products(panel, DEEP, t, one, out_k, rows);
+#if WITH_DQ
+        add_rows((const ACC *)t, panel_k, lanes, sums + i * ROW, PADDED(rows));
+#endif
     }
-    const uint most_dk = put_lanes(out_k, dk, dk_offset + head_offset(a.dk, head, a.heads) + first * a.dk.s, a.dk.s,
-                                   a.dk.d, lanes, DEPTH, NUMBER(DESCALE_DS) * NUMBER(DESCALE_Q), NUMBER(SCALE_DK));
-    const uint most_dv = put_lanes(out_v, dv, dv_offset + head_offset(a.dv, head, a.heads) + first * a.dv.s, a.dv.s,
-                                   a.dv.d, lanes, WIDTH, NUMBER(DESCALE_S) * NUMBER(DESCALE_DO), NUMBER(SCALE_DV));
+    most_dk = max(most_dk, put_lanes(out_k, dk, dk_offset + head_offset(a.dk, head, a.heads) + first * a.dk.s, a.dk.s,
+                                     a.dk.d, lanes, DEPTH, NUMBER(DESCALE_DS) * NUMBER(DESCALE_Q), NUMBER(SCALE_DK)));
+    most_dv = max(most_dv, put_lanes(out_v, dv, dv_offset + head_offset(a.dv, head, a.heads) + first * a.dv.s, a.dv.s,
+                                     a.dv.d, lanes, WIDTH, NUMBER(DESCALE_S) * NUMBER(DESCALE_DO), NUMBER(SCALE_DV)));
+#if WITH_DQ
+    }
+    uint most_dq = 0;
+    dq_offset += head_offset(a.dq, head, a.heads);
+    for (long i = 0; i < a.rows; i++)
+        for (long d = 0; d < DEPTH; d++) {
+            const ACC value = sums[i * ROW + d] * NUMBER(DESCALE_DS) * NUMBER(DESCALE_K);
+            most_dq = max(most_dq, as_uint((float)value) & 0x7fffffffu);
+            STORE(T)(dq, dq_offset + i * a.dq.s + d * a.dq.d, value * NUMBER(SCALE_DQ));
+        }
+    if (AMAX && HAS_AMAX(0))
+        largest(amax_dq + amax_dq_offset, as_float(most_dq));
+    if (AMAX && HAS_AMAX(3))
+        for (int x = 0; x < VEC; x++)
+            largest(amax_ds + amax_ds_offset, (float)((const ACC *)&most)[x]);
+#endif
     if (AMAX && HAS_AMAX(1))
         largest(amax_dk + amax_dk_offset, as_float(most_dk));
     if (AMAX && HAS_AMAX(2))

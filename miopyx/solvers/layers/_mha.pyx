@@ -24,6 +24,9 @@ cdef enum:
     SPEED_OF_2 = 6         # of products with two of them side by side, beside those with three
     SPEED_OF_3 = 7
     BLOCK = 64             # keys of a tile, at most
+    ROW = 64               # numbers that a row of dq's sums is rounded up to, at most
+    HEADS = 8              # of a core, if not all cores have as many
+    MOST_SUMS = 64 << 20   # bytes of dq's sums
     ITEMS = 256            # of a group of a GPU
     CHUNK = 16
     NUMBERS = 15           # numbers in memory, as in layers/mha.h
@@ -57,9 +60,12 @@ cdef class OpenCLMha(OpenCLLayer):
         cdef const mx_mha_problem* p = o.p
         cdef const mx_mha_shape* a = &o.a
         cdef int64_t lanes, tile = 0, columns = 0, slices, groups
+        cdef bint whole = dev.is_cpu and not o.forward and _whole_heads(dev, a, o.real)
         if dev.is_cpu:
             o.file = "layers/mha_cpu.cl"
             lanes = _cpu_lanes(dev, a, o.forward, o.real, o.defines)
+            if whole:
+                o.defines["WITH_DQ"] = 1
         else:
             o.file = "layers/mha_gpu.cl"
             _gpu_local(dev, p, &tile, &columns)
@@ -74,6 +80,10 @@ cdef class OpenCLMha(OpenCLLayer):
         groups = min(a.all * a.rows, 4 * dev.compute_units) if dev.is_cpu else ceil_div(a.all * a.rows, 64)
         o.add("mha_delta", (Arg.slot_of(MHA_O, o.size), Arg.slot_of(MHA_DO, o.size), delta, o.table,
                             struct_arg(a, sizeof(mx_mha_shape))), groups, 1 if dev.is_cpu else 64)
+        if whole:
+            sums = o.space(_sums_bytes(a, o.real), o.real)
+            o.steps.append(_step(dev, o, "mha_dkv", o.gradients_args(delta, sums), a.all, 1))
+            return Solution(o.steps, o.workspace)
         o.steps.append(_step(dev, o, "mha_dq", o.dq_args(delta), a.all * ceil_div(a.rows, lanes),
                              _slices(a.depth, columns)))
         slices = max(_slices(a.depth, columns), _slices(a.width, columns))
@@ -147,9 +157,13 @@ cdef class MhaSteps:
         return [*self.tensors, *self.saved, Arg.slot_of(MHA_DO, self.size), delta, Arg.slot_of(MHA_DQ, self.size),
                 self.amax[0], self.amax[3], *self.last]
 
-    cdef list dkv_args(self, Arg delta):
+    cdef list dkv_args(self, Arg delta, list more=[]):
         return [*self.tensors, *self.saved, Arg.slot_of(MHA_DO, self.size), delta, Arg.slot_of(MHA_DK, self.size),
-                Arg.slot_of(MHA_DV, self.size), self.amax[1], self.amax[2], *self.last]
+                Arg.slot_of(MHA_DV, self.size), self.amax[1], self.amax[2], *more, *self.last]
+
+    cdef list gradients_args(self, Arg delta, Arg sums):
+        """Of mha_dkv WITH_DQ."""
+        return self.dkv_args(delta, [sums, Arg.slot_of(MHA_DQ, self.size), self.amax[0], self.amax[3]])
 
 
 cdef int64_t _slices(int64_t width, int64_t columns) noexcept:
@@ -179,6 +193,17 @@ cdef int64_t _cpu_lanes(Device dev, const mx_mha_shape* a, bint forward, int64_t
             side //= 2
     defines.update(VEC=vec, SIDE=3 if side % 3 == 0 else min(side, 2) if few else side, LANES=side * vec, BLOCK=block)
     return side * vec
+
+
+cdef bint _whole_heads(Device dev, const mx_mha_shape* a, int64_t real) noexcept:
+    """Whether a CPU's work-items have whole heads, so that each sums dq alone: they occupy the cores, and sums fit."""
+    cdef int64_t units = max(1, dev.compute_units)
+    return ((a.all % units == 0 or a.all >= HEADS * units)
+            and _sums_bytes(a, real) <= MOST_SUMS)
+
+
+cdef int64_t _sums_bytes(const mx_mha_shape* a, int64_t real) noexcept:
+    return a.all * up(a.rows, 4) * up(a.depth, ROW) * real
 
 
 cdef int64_t _gpu_local(Device dev, const mx_mha_problem* p, int64_t* tile, int64_t* columns) noexcept:

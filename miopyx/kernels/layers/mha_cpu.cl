@@ -12,7 +12,7 @@
  *   mha_dq         dq
  *   mha_dkv        dk and dv; WITH_DQ: and dq, so that a tile's scores are computed once
  *
- * Grid:       groups of one work-item: mha_numbers one, mha_delta any, WITH_DQ one a head, else one a block, heads apart.
+ * Grid:       groups of one work-item: mha_numbers one, mha_delta any, else one a block (WITH_DQ: a head), heads apart.
  * Parameters: those of layers/mha.h, DEPTH, WIDTH, BLOCK (a multiple of 4), LANES (of VEC * SIDE), VEC, SIDE, WITH_DQ.
  * Bound by:   multiplications; the products of a tile are 4 x SIDE vectors of sums in registers.
  */

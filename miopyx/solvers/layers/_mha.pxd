@@ -33,5 +33,5 @@ cdef class MhaSteps:
     cdef Arg space(self, int64_t bytes, int64_t width)
     cdef list forward_args(self)
     cdef list dq_args(self, Arg delta)
-    cdef list dkv_args(self, Arg delta, list more=*)
+    cdef list dkv_args(self, Arg delta, tuple more=*)
     cdef list gradients_args(self, Arg delta, Arg sums)

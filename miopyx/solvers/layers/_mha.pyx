@@ -157,13 +157,13 @@ cdef class MhaSteps:
         return [*self.tensors, *self.saved, Arg.slot_of(MHA_DO, self.size), delta, Arg.slot_of(MHA_DQ, self.size),
                 self.amax[0], self.amax[3], *self.last]
 
-    cdef list dkv_args(self, Arg delta, list more=[]):
+    cdef list dkv_args(self, Arg delta, tuple more=()):
         return [*self.tensors, *self.saved, Arg.slot_of(MHA_DO, self.size), delta, Arg.slot_of(MHA_DK, self.size),
                 Arg.slot_of(MHA_DV, self.size), self.amax[1], self.amax[2], *more, *self.last]
 
     cdef list gradients_args(self, Arg delta, Arg sums):
         """Of mha_dkv WITH_DQ."""
-        return self.dkv_args(delta, [sums, Arg.slot_of(MHA_DQ, self.size), self.amax[0], self.amax[3]])
+        return self.dkv_args(delta, (sums, Arg.slot_of(MHA_DQ, self.size), self.amax[0], self.amax[3]))
 
 
 cdef int64_t _slices(int64_t width, int64_t columns) noexcept:

@@ -6,13 +6,15 @@ Other devices skip these tests.  Inputs, bounds and poison are solver_checks'.
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cases_reader import case_of_line, conv_case
-from solver_checks import Example, check, check_twice, descriptors, plan, problem_of, verify
+from guarded import strides_of
+from solver_checks import OUTPUT, Example, check, check_twice, descriptors, plan, problem_of, verify
 
 from miopyx import TensorDescriptor
 from miopyx.problem._key import find_key, parse_find_key
@@ -227,6 +229,40 @@ def test_every_tile_by_tensor_maps(gpu, host, rng, tile, direction):
         check(gpu, example, direction, SOLVERS[direction], rng)
     finally:
         _wgmma.limit_choices()
+
+
+# Of contiguous pixels and 1x1 filters: images of multiples of 64 pixels, of which x has a map, too, and others.
+BY_IMAGE = {
+    "x and w": (1, conv_case(3, 128, 192, (8, 24), (1, 1))),
+    "x and w of groups": (1, conv_case(5, 2 * 64, 2 * 192, (8, 8), (1, 1), groups=2)),
+    "w": (2, conv_case(3, 64, 128, (6, 14), (1, 1))),
+    "w, runs of 8": (2, conv_case(3, 192, 320, (8, 7), (1, 1))),
+    "w of groups": (2, conv_case(2, 2 * 128, 2 * 64, (6, 10), (1, 1), groups=2)),
+}
+
+
+@pytest.mark.parametrize("result", ["packed", "channels last"])
+@pytest.mark.parametrize("direction", range(2))
+@pytest.mark.parametrize("tile", range(-1, 13))
+@pytest.mark.parametrize("name", BY_IMAGE)
+def test_contiguous_pixels_by_tensor_maps(gpu, host, rng, name, tile, direction, result):
+    """From memory that maps take and from other memory."""
+    if not gpu.device.info.cuda >= 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    way, case = BY_IMAGE[name]
+    case = replace(case, n=case.n + tile + 1)  # each tile's problems have their workspace
+    for shift in (0, 1):
+        example = Example(case, "bfloat16" if tile % 2 else "float16", "packed", rng, host, shift, True)
+        if result != "packed":
+            desc = example.desc[OUTPUT[direction]]
+            example.desc[OUTPUT[direction]] = TensorDescriptor(desc.dtype, desc.lens, strides_of(desc.lens, result))
+        _wgmma.limit_choices(tile)
+        try:
+            step, = are_mapped(gpu, example, direction)
+            assert f"TENSOR_MAPS={way}" in step.spec.options.split()
+            check(gpu, example, direction, SOLVERS[direction], rng)
+        finally:
+            _wgmma.limit_choices()
 
 
 @pytest.mark.parametrize("tile", range(-1, 7))

@@ -61,7 +61,9 @@
 #define X_THROUGH_L1 0
 #endif
 #ifndef TENSOR_MAPS /* 1: one work-item copies, by maps of x and w; `reduced` and `channels` are multiples of 64, PHASES is 1,
-                     * without W_TRANSPOSED there are multiples of 32 filters, and neither z nor a bias is a slice */
+                     * without W_TRANSPOSED there are multiples of 32 filters, neither z nor a bias is a slice, and with
+                     * X_TRANSPOSED images have multiples of 64 pixels.  2, with X_TRANSPOSED: by a map of w alone, whatever
+                     * images have */
 #define TENSOR_MAPS 0
 #endif
 #ifndef FLAT /* 1: one tap without stride or padding, and x without gaps between pixels; not X_TRANSPOSED */
@@ -93,6 +95,9 @@
 #endif
 #ifndef MERGED /* channels of phases that are filters; 0: filters are filters */
 #define MERGED 0
+#endif
+#if TENSOR_MAPS == 2 && (!X_TRANSPOSED || PHASES > 1 || PRODUCERS > 1)
+#error "a map of w alone is for one tap, whose x is transposed"
 #endif
 #include "include/common.h"
 #define V_LANES 1
@@ -195,10 +200,15 @@
 #endif
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper(
-#if TENSOR_MAPS
-    const mx_tensor_map x_map, const mx_tensor_map w_map,
+#if TENSOR_MAPS == 1
+    const mx_tensor_map x_map,
 #else
-    __global const MX_OPERAND *restrict X, long x_offset, __global const MX_OPERAND *restrict W, long w_offset,
+    __global const MX_OPERAND *restrict X, long x_offset,
+#endif
+#if TENSOR_MAPS
+    const mx_tensor_map w_map,
+#else
+    __global const MX_OPERAND *restrict W, long w_offset,
 #endif
     __global MX_STORED *restrict Y, long y_offset, const MX_PROBLEM MX_GIVEN, const mx_nv_tiles order, const float alpha,
     const float beta
@@ -231,10 +241,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #endif
     const uint shared = mx_shared(stages);
     int copy_tile = get_group_id(0); /* what is copied next */
-#if !TENSOR_MAPS
+#if TENSOR_MAPS != 1
     X += x_offset;
+    bool aligned = ((ulong)X & (2 * X_RUN - 1)) == 0;
+#if !TENSOR_MAPS
     W += w_offset + g.w_first;
-    const bool aligned = (((ulong)X & (2 * X_RUN - 1)) | ((ulong)W & 15)) == 0;
+    aligned &= ((ulong)W & 15) == 0;
+#endif
 
     /* Copies: always chunk item % 8 of rows item / 8 + i * ROWS_AT_ONCE. */
     const int chunk = item & 7, row0 = (item & 127) >> 3;
@@ -417,22 +430,27 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         if (!TAPS_INNER)                                                                                               \
             NEXT_SLICE();                                                                                              \
     } while (0)
-#define FILTERS_AT(stage, slice) (RESIDENT ? RING_BYTES + (slice)*W_BYTES : (stage)*STAGE_BYTES + BP * ROW_BYTES)
 /* What is not copied is not read either, wherever its address points. */
 #define COPY_SLICE(COPY16X, COPY16, stage, slice)                                                                      \
     do {                                                                                                               \
         const uint tap = SOME ? TAP : MX_NO_TAP;                                                                       \
-        __global const MX_OPERAND *x_from = X + (ROWS_IN_X + tap_w * g.tap_w * g.x_w + c);                   \
+        __global const MX_OPERAND *x_from = X + (ROWS_IN_X + tap_w * g.tap_w * g.x_w + c);                             \
         COPY_PIXELS(COPY16X, stage, slice)                                                                             \
-        if (!has_filters) {                                                                                            \
-            int some_left = SOME ? filters_left : 0, w_k = g.w_k;                                                      \
-            MX_OPAQUE(some_left);                                                                                      \
-            MX_OPAQUE(w_k);                                                                                            \
-            __global const MX_OPERAND *w_from =                                                                           \
-                W + (w_base + ROWS_IN_W + tap_w * g.w_w + (W_TRANSPOSED ? c * g.w_k : c));                         \
-            COPY_FILTERS(COPY16, w_to + FILTERS_AT(stage, slice))                                                      \
-        }                                                                                                              \
+        COPY_SLICE_OF_W(COPY16, stage, slice)                                                                          \
     } while (0)
+#if TENSOR_MAPS
+#define COPY_SLICE_OF_W(COPY16, stage, slice)
+#else
+#define COPY_SLICE_OF_W(COPY16, stage, slice)                                                                          \
+    if (!has_filters) {                                                                                                \
+        int some_left = SOME ? filters_left : 0, w_k = g.w_k;                                                          \
+        MX_OPAQUE(some_left);                                                                                          \
+        MX_OPAQUE(w_k);                                                                                                \
+        __global const MX_OPERAND *w_from =                                                                            \
+            W + (w_base + ROWS_IN_W + tap_w * g.w_w + (W_TRANSPOSED ? c * g.w_k : c));                                 \
+        COPY_FILTERS(COPY16, w_to + FILTERS_AT(stage, slice))                                                          \
+    }
+#endif
 
 #if Z_SLICES
 /* Where a tile's pixels are in y, as BEGIN_PIXELS has them in x, which are not needed any more. */
@@ -459,9 +477,27 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #endif
 #endif
 
+#define FILTERS_AT(stage, slice) (RESIDENT ? RING_BYTES + (slice)*W_BYTES : (stage)*STAGE_BYTES + BP * ROW_BYTES)
+#if TENSOR_MAPS
+/* The filters of a tile, a slice's channels from `channel` on, `tap` further in each row of w. */
+#if W_TRANSPOSED
+#define COPY_FILTERS_BY_MAP(to, tap, channel, arrived)                                                                 \
+    _Pragma("unroll") for (int b = 0; b < W_BLOCKS; b++)                                                               \
+        MX_COPY_ROWS((to) + b * BLOCK_BYTES, w_map_at, (tap) + own.n0 + b * 64, own.group * g.reduced + (channel), arrived)
+#elif PERMUTE_FILTERS
+#define COPY_FILTERS_BY_MAP(to, tap, channel, arrived)                                                                 \
+    MX_COPY_ROW_BLOCKS(to, w_map_at, (tap) + (channel), (own.group * g.filters + own.n0) / 32, arrived)
+#else
+#define COPY_FILTERS_BY_MAP(to, tap, channel, arrived)                                                                 \
+    MX_COPY_ROWS(to, w_map_at, (tap) + (channel), own.group * g.filters + own.n0, arrived)
+#endif
+    ulong w_map_at;
+    MX_PARAMETER_AT(w_map_at, "conv_nvidia_hopper", MX_TEXT(TENSOR_MAPS));
+#endif
+
     const uint full = mx_shared(barriers), empty = full + 8 * STAGES, turn = empty + 8 * STAGES;
     if (item == 0) {
-        mx_ring_begin(full, STAGES, TENSOR_MAPS ? 1 : 128, PING_PONG ? 4 : 4 * CONSUMERS);
+        mx_ring_begin(full, STAGES, TENSOR_MAPS == 1 ? 1 : TENSOR_MAPS == 2 ? 129 : 128, PING_PONG ? 4 : 4 * CONSUMERS);
         mx_barrier_begin(turn, 4);
         mx_barrier_begin(turn + 8, 4);
         if (TENSOR_MAPS)
@@ -476,36 +512,40 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         MX_WG_FEWER(PRODUCER_REGISTERS);
 #endif
         int stage = 0, parity = 1;
-#if TENSOR_MAPS
-        ulong x_map_at, w_map_at;
+#if TENSOR_MAPS == 1
+        ulong x_map_at;
         MX_PARAMETER_AT(x_map_at, "conv_nvidia_hopper", "0");
-        MX_PARAMETER_AT(w_map_at, "conv_nvidia_hopper", "1");
         if (item > 128 * CONSUMERS)
             copy_tile = tiles;
         bool has_filters = false;
         for (; copy_tile < tiles; copy_tile += get_num_groups(0)) {
             const mx_nv_tile own = mx_tile(copy_tile, &order);
+#if X_TRANSPOSED
+            int image[X_BLOCKS], first[X_BLOCKS];
+#pragma unroll
+            for (int b = 0; b < X_BLOCKS; b++) {
+                image[b] = mx_quotient(own.m0 + b * 64, g.by_image);
+                first[b] = own.m0 + b * 64 - image[b] * (g.p * g.q);
+            }
+#else
             const mx_pixel pixel = mx_pixel_of(own.m0, &MX_GIVEN);
+#endif
             const int slices_all = SLICES(own);
             int c = 0, tap_d = 0, tap_h = 0, tap_w = 0;
             for (int slice = 0; slice < slices_all; slice++) {
                 const uint at = shared + stage * STAGE_BYTES, arrived = full + 8 * stage;
-                const uint w_at = shared + (RESIDENT ? RING_BYTES + slice * W_BYTES : stage * STAGE_BYTES + BP * ROW_BYTES);
-                const int column = MX_TAP_IN_W(tap_d, tap_h, tap_w);
                 mx_barrier_wait(empty + 8 * stage, parity);
                 mx_barrier_expect(arrived, BP * ROW_BYTES + (has_filters ? 0 : W_BYTES));
-                MX_COPY_PIXELS(at, x_map_at, own.group * g.reduced + c, pixel, mx_tap_of(tap_d, tap_h, tap_w, &g), arrived);
-                if (!has_filters) {
-#if W_TRANSPOSED
+#if X_TRANSPOSED
 #pragma unroll
-                    for (int b = 0; b < BF / 64; b++)
-                        MX_COPY_ROWS(w_at + b * BLOCK_BYTES, w_map_at, column + own.n0 + b * 64,
-                                     own.group * g.reduced + c, arrived);
-#elif PERMUTE_FILTERS
-                    MX_COPY_ROW_BLOCKS(w_at, w_map_at, column + c, (own.group * g.filters + own.n0) / 32, arrived);
+                for (int b = 0; b < X_BLOCKS; b++)
+                    MX_COPY_CHANNELS(at + b * BLOCK_BYTES, x_map_at, first[b], own.group * g.reduced + c, image[b],
+                                     arrived);
 #else
-                    MX_COPY_ROWS(w_at, w_map_at, column + c, own.group * g.filters + own.n0, arrived);
+                MX_COPY_PIXELS(at, x_map_at, own.group * g.reduced + c, pixel, mx_tap_of(tap_d, tap_h, tap_w, &g), arrived);
 #endif
+                if (!has_filters) {
+                    COPY_FILTERS_BY_MAP(shared + FILTERS_AT(stage, slice), MX_TAP_IN_W(tap_d, tap_h, tap_w), c, arrived);
                 }
 #if TAPS_INNER
                 if (MX_NEXT_TAP(tap_d, tap_h, tap_w))
@@ -543,6 +583,14 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 }
 #endif
                 mx_barrier_wait(empty + 8 * stage, parity);
+#if TENSOR_MAPS
+                if (item == 128 * CONSUMERS) {
+                    mx_barrier_expect(full + 8 * stage, has_filters ? 0 : W_BYTES);
+                    if (!has_filters) {
+                        COPY_FILTERS_BY_MAP(shared + FILTERS_AT(stage, slice), g.w_first, slice * DEPTH, full + 8 * stage);
+                    }
+                }
+#endif
                 if (aligned) {
                     COPY_SLICE(MX_COPY_RUN_OF_X, MX_COPY16, stage, slice);
                     mx_barrier_arrive_copied(full + 8 * stage);

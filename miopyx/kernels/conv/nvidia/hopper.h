@@ -3,7 +3,7 @@
  */
 #include "conv/nvidia/taps.h"
 
-#ifndef TENSOR_MAPS /* 1: one work-item copies, by maps of the tensors */
+#ifndef TENSOR_MAPS /* 1: one work-item copies, by maps of the tensors; 2: by a map of one of them */
 #define TENSOR_MAPS 0
 #endif
 #define ROWS_AT_ONCE 16 /* of the 128 work-items that copy */
@@ -54,7 +54,7 @@
 /* A number that the compiler knows nothing of, so that it does not keep its multiples in registers. */
 #define MX_OPAQUE(number) asm volatile("" : "+r"(number))
 
-#if TENSOR_MAPS /* such copies are of the proxy that wgmma reads by */
+#if TENSOR_MAPS == 1 /* such copies are of the proxy that wgmma reads by */
 #define MX_SLICE_PUBLISH()
 #else
 #define MX_SLICE_PUBLISH MX_WG_PUBLISH

@@ -283,11 +283,13 @@ cdef bint _shared(const mx_nv_conv* g) noexcept nogil:
     return (g.taps_h & 0xffff) * g.taps_w > 1 and g.filters <= 64
 
 
-cdef bint _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases,
-                   bint last) noexcept:
-    """Whether the kernel copies by tensor maps, should there be some for how x and w lie."""
-    return (phases == 1 and p.fused.parts == 0 and not r.narrow.used and not r.x_pixels and (last or not r.scaled)
-            and g.reduced % SLICE == 0 and g.channels == g.reduced and has_maps(dev))
+cdef int _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases,
+                  bint last) noexcept:
+    """What the kernel copies by tensor maps, should there be some for how x and w lie: see its TENSOR_MAPS."""
+    if (phases > 1 or p.fused.parts or r.narrow.used or r.scaled and not last or g.reduced % SLICE
+            or g.channels != g.reduced or not has_maps(dev)):
+        return 0
+    return 2 if r.x_pixels and both(g.p) * g.q % 64 else 1
 
 
 cdef double _end_of(const choice_t* c, int choice, const mx_conv_problem* p) noexcept nogil:
@@ -480,24 +482,32 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
     cdef mx_nv_conv unphased = operands(p, r)
     args = hopper_args(p, r, g, &unphased, phases, &CHOICES[chosen]) + _roots(r)
     cdef KernelSpec unmapped = None
-    if _by_maps(dev, p, r, g, phases, last):
-        maps = _maps(p, r, g, &unphased, &CHOICES[chosen], last)
+    cdef int by_maps = _by_maps(dev, p, r, g, phases, last)
+    if by_maps:
+        maps = _maps(p, r, g, &unphased, &CHOICES[chosen], last, by_maps)
         if maps is not None:
-            spec, unmapped = spec.defining("-D TENSOR_MAPS=1"), spec
-            args = (mapped(args[0], maps[0]), mapped(args[1], maps[1])) + args[2:]
+            spec, unmapped = spec.defining(f"-D TENSOR_MAPS={by_maps}"), spec
+            args = (args[0] if by_maps == 2 else mapped(args[0], maps[0]), mapped(args[1], maps[1])) + args[2:]
     return Step(spec, args, (best.groups * threads,), (threads,), 1, unmapped)
 
 
 cdef tuple _maps(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, const mx_nv_conv* whole,
-                 const choice_t* c, bint last):
-    """Maps of x and w for tiles of a choice, None where there are none."""
+                 const choice_t* c, bint last, int by_maps):
+    """Maps of x, if it is copied by one, and w for tiles of a choice, None where there are none."""
     cdef mx_nv_volume v
+    cdef bytes x = None
+    cdef int64_t image = both(g.p) * g.q
     if g.p >> 16:
         v = _volume(p, r, g, whole)
     else:
         v.x_d = v.w_d = 0
-    x = map_pixels(g, v.x_d, c.pixels, 2)
-    w = None if x is None else map_filters(g, v.w_d, r.w_transposed, last and not r.w_transposed, c.filters, 2)
+    if not r.x_pixels:
+        x = map_pixels(g, v.x_d, c.pixels, 2)
+    elif by_maps == 1 and (g.groups == 1 or g.x_g == g.reduced * g.x_c):
+        x = map_channels(image, g.groups * g.reduced, g.pixels // image, g.x_c, g.x_n, SLICE, 2)
+    if x is None and by_maps == 1:
+        return None
+    w = map_filters(g, v.w_d, r.w_transposed, last and not r.w_transposed, c.filters, 2)
     return None if w is None else (x, w)
 
 

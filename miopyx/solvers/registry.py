@@ -64,7 +64,7 @@ CONV: tuple[Solver, ...] = (
     _wgmma.NvWgmmaFwd(), _wgmma.NvWgmmaBwd(), _wgmma.NvWgmmaWrw(), _taps.NvTapsWrw(),
     _tf32.NvTf32Fwd(), _tf32.NvTf32Bwd(), _tf32.NvTf32Wrw(),
     _tf32_direct.NvWgmmaTf32Fwd(), _tf32_direct.NvWgmmaTf32Bwd(), _tf32_direct.NvWgmmaTf32Wrw(),
-    _tf32_direct.NvMmaTf32Wrw(),
+    _tf32_direct.NvMmaTf32Wrw(), _tf32_direct.NvWgmmaTf32NhwcWrw(),
     _pairs.NvHalvesFwd(), _pairs.NvHalvesBwd(), _pairs.NvHalvesWrw(),
     _pairs.NvPairsFwd(), _pairs.NvPairsBwd(), _pairs.NvPairsWrw(), _pairs_taps.NvPairTapsWrw(),
     _patches.NvPatchesFwd(), _patches.NvPatchesBwd(), _patches.NvPatchesWrw(),

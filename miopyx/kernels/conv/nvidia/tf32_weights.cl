@@ -59,6 +59,7 @@
 #if TENSOR_MAPS
 #include "conv/nvidia/wgmma.h"
 #include "conv/nvidia/tensor_maps.h"
+#include "conv/nvidia/tf32_weights_blocks.h"
 #include "conv/nvidia/tf32_weights_mapped.h"
 #else
 #define Y_PITCH (BM + 8) /* words */

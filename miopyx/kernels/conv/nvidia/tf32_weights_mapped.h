@@ -1,29 +1,4 @@
 /* conv/nvidia/tf32_weights.cl where tensor maps copy. */
-#define BLOCK_BYTES (DEPTH * ROW_BYTES) /* of 32 filters, or columns */
-#define Y_BLOCKS (BM / 32)
-#define X_BLOCKS (BN / 32)
-#define STAGE_BYTES ((Y_BLOCKS + X_BLOCKS) * BLOCK_BYTES)
-#define STEPS (DEPTH / 8)
-
-/* Eight pixels of 16 neighbours of a block, by pairs: of pixel 2 t, and of the next; `from`: see mx_at. */
-static inline __attribute__((always_inline)) void mx_load_pairs(uint2 *pairs, uint from, int step, int sixteen)
-{
-#pragma unroll
-    for (int k = 0; k < 2; k++)
-        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
-                     : "=r"(pairs[k].x), "=r"(pairs[k].y)
-                     : "r"((from ^ (sixteen % 2 * 64 | k * 16)) + sixteen / 2 * BLOCK_BYTES + step * (8 * ROW_BYTES)
-                           + k * ROW_BYTES)
-                     : "memory");
-}
-
-/* A lane's first pair within a block: pixel 2 t, neighbours 2 g and 2 g + 1. */
-static inline uint mx_at(int lane)
-{
-    const int t = lane & 3, g = lane >> 2;
-    return 2 * t * ROW_BYTES + ((g / 2 ^ 2 * t) << 4) + g % 2 * 8;
-}
-
 static inline __attribute__((always_inline)) void mx_weights(
     ulong x_map_at, ulong y_map_at, __global float *partial, const MX_PROBLEM *MX_GIVEN, const int split_slices,
     __local uint4 *stages, __local ulong *barriers)
@@ -52,36 +27,17 @@ static inline __attribute__((always_inline)) void mx_weights(
 
     int fill = 0, fill_parity = 1, stage = 0, parity = 0;
     for (; left > 0; tile++, first = 0) {
-        const int end = first + min(left, slices - first), group = tile / (down * across);
-        const int m0 = tile % down * BM, n0 = tile / down % across * BN;
-        const int blocks = Y_BLOCKS + (min(columns - n0, BN) + 31) / 32;
-        /* What lane l of the first warp copies: block l. */
-        const bool of_y = lane < Y_BLOCKS;
-        const int column = n0 + (lane - Y_BLOCKS) * 32, tap = column / g->reduced, row = tap / g->taps_w;
-#if AXES == 3
-        const int tap_d = row / MX_ROW(g->taps_h), tap_h = row - tap_d * MX_ROW(g->taps_h);
-#else
-        const int tap_d = 0, tap_h = row;
-#endif
-        const int tap_of = mx_tap_of(tap_d, tap_h, tap - row * g->taps_w, g);
-        const int channel = of_y ? group * g->filters + m0 + lane * 32 : group * g->reduced + column - tap * g->reduced;
+        const int end = first + min(left, slices - first);
+        const mx_tile_blocks own = mx_blocks_of(tile, down, across, columns, lane, g);
+        const int m0 = own.m0, n0 = own.n0;
         left -= end - first;
 
-/* The next slice into the next stage, once all have read what is there. */
+/* The next slice into the next stage, by the first warp, once all have read what is there. */
 #define COPY_SLICE(slice)                                                                                          \
     do {                                                                                                           \
-        const uint arrived = full + 8 * fill, to = shared + fill * STAGE_BYTES + lane * BLOCK_BYTES;               \
         mx_barrier_wait(empty + 8 * fill, fill_parity);                                                            \
-        if (lane == 0)                                                                                             \
-            mx_barrier_expect(arrived, blocks * BLOCK_BYTES);                                                      \
-        asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");                                                    \
-        if (of_y)                                                                                                  \
-            MX_COPY_ROWS(to, y_map_at, channel, (slice)*DEPTH, arrived);                                           \
-        else if (lane < blocks) {                                                                                  \
-            const mx_pixel pixel = mx_pixel_of((slice)*DEPTH, MX_GIVEN);                                           \
-            MX_COPY_PIXELS(to, x_map_at, channel, pixel, tap_of, arrived);                                         \
-        }                                                                                                          \
-        asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");                                                    \
+        mx_copy_blocks(shared + fill * STAGE_BYTES, full + 8 * fill, &own, slice, lane, x_map_at, y_map_at,        \
+                       MX_GIVEN);                                                                                  \
         if (++fill == STAGES)                                                                                      \
             fill = 0, fill_parity ^= 1;                                                                            \
     } while (0)

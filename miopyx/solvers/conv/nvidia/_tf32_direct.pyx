@@ -2,7 +2,8 @@
 
 By Hopper's wgmma x is read as it lies, whatever its strides, with channels last by tensor maps; a launch rounds the
 filters and brings them into the kernel's order, unless a map does.  Backward weights read x and dy as they lie: with
-channels last by mma.sync, 1x1 of contiguous pixels, whose summed axis is then contiguous, by wgmma.
+channels last by mma.sync, or by wgmma where one operand is turned in local memory; 1x1 of contiguous pixels, whose
+summed axis is then contiguous, by wgmma.
 """
 
 from libc.stdint cimport int64_t
@@ -562,6 +563,41 @@ cdef bint _weights_by_maps(Device dev, const mx_conv_problem* p) noexcept:
     return p.w.len[1] % DEPTH == 0 and p.w.len[0] // p.groups % DEPTH == 0 and has_maps(dev)
 
 
+cdef mx_nv_volume _volume_of(const mx_conv_problem* p, const mx_nv_conv* g) noexcept:
+    """The problem with the strides of a volume, which are zero where there is none."""
+    cdef mx_nv_volume v
+    if g.p >> 16:
+        return volume(g, &p.x, &p.y)
+    memset(&v, 0, sizeof(v))
+    return v
+
+
+cdef tuple _map_tiles(const mx_conv_problem* p, const mx_nv_conv* g, int64_t depth):
+    """Maps of x and dy for slices of so many pixels; None where one cannot be."""
+    cdef mx_nv_volume v = _volume_of(p, g)
+    x, y = map_pixels(g, v.x_d, depth, 4), map_result(g, v.y_d, depth, 4)
+    return None if x is None or y is None else (x, y)
+
+
+cdef int _dilated(const mx_nv_conv* g) noexcept nogil:
+    return g.p >> 16 == 0 and (g.tap_h != 1 or g.tap_w != 1)
+
+
+cdef Step _multiply_tiles(const mx_conv_problem* p, const split_k_t* s, const tile_t* tile, const mx_nv_conv* g,
+                          KernelSpec spec, KernelSpec by_map):
+    """Partial sums by one kernel, or by the other one, if any, where tensor maps copy."""
+    cdef mx_nv_volume v = _volume_of(p, g)
+    problem = struct_arg(&v, sizeof(v)) if g.p >> 16 else struct_arg(g, sizeof(g[0]))
+    args = (Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4), Arg.slot_of(SLOT_WORKSPACE, 4), problem,
+            Arg.int32(s.split_slices))
+    cdef tuple maps = None if by_map is None else _map_tiles(p, g, tile.depth)
+    cdef KernelSpec unmapped = None
+    if maps is not None:
+        spec, unmapped = by_map, spec
+        args = (mapped(args[0], maps[0]), mapped(args[1], maps[1])) + args[2:]
+    return Step(spec, args, (tile.threads * s.groups,), (tile.threads,), 1, unmapped)
+
+
 cdef class NvMmaTf32Wrw(_Weights):
     """Backward weights on TF32 by mma.sync: split-K or stream-K over pixels of x and dy as they lie, channels last."""
 
@@ -591,26 +627,70 @@ cdef class NvMmaTf32Wrw(_Weights):
         cdef split_k_t s = self.split(dev, &read, config[0] if config else -1)
         cdef const tile_t* tile = &TILES[s.tile]
         cdef mx_nv_conv g
-        cdef mx_nv_volume v
-        cdef KernelSpec unmapped = None
-        v.x_d = v.y_d = 0
         set_split_k(&read, &s, &g)
-        problem = struct_arg(&g, sizeof(g))
-        if g.p >> 16:
-            v = volume(&g, &read.x, &read.y)
-            problem = struct_arg(&v, sizeof(v))
         spec = KernelSpec(
             "conv/nvidia/tf32_weights.cl", "conv_nvidia_tf32_weights", BM=tile.down, BN=tile.across, DEPTH=tile.depth,
             PERSISTENT=int(s.splits == 0),
             FLAT=int(is_flat(&g) and g.y_h == g.q * g.y_w and g.y_n == g.p * g.y_h),
-            DILATED=int(g.p >> 16 == 0 and (g.tap_h != 1 or g.tap_w != 1)), **axes_of(&g), **TILE_DEFINES[s.tile])
-        args = (Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4), Arg.slot_of(SLOT_WORKSPACE, 4), problem,
-                Arg.int32(s.split_slices))
-        if _weights_by_maps(dev, &read):
-            x = map_pixels(&g, v.x_d, tile.depth, 4)
-            y = map_result(&g, v.y_d, tile.depth, 4)
-            if x is not None and y is not None:
-                spec, unmapped = spec.defining("-D TENSOR_MAPS=1 -D SM_90A=1"), spec
-                args = (mapped(args[0], x), mapped(args[1], y)) + args[2:]
-        return Solution([Step(spec, args, (tile.threads * s.groups,), (tile.threads,), 1, unmapped),
+            DILATED=_dilated(&g), **axes_of(&g), **TILE_DEFINES[s.tile])
+        by_map = spec.defining("-D TENSOR_MAPS=1 -D SM_90A=1") if _weights_by_maps(dev, &read) else None
+        return Solution([_multiply_tiles(&read, &s, tile, &g, spec, by_map),
+                         sum_tiles(dev, &read, &s, tile, {"IN_ROWS": 1})], self.workspace_bytes(dev, p))
+
+
+# Tiles of NvWgmmaTf32NhwcWrw, and how each is multiplied: conv/nvidia/tf32_weights_turned.cl.
+cdef enum:
+    TURNED_TILES = 8
+
+cdef tile_t[TURNED_TILES] TURNED
+TURNED[0] = tile_t(256, 128, 384, 1, DEPTH, 0.80, 3)
+TURNED[1] = tile_t(128, 256, 384, 1, DEPTH, 0.80, 3)
+TURNED[2] = tile_t(128, 256, 384, 1, DEPTH, 0.87, 3)
+TURNED[3] = tile_t(128, 128, 384, 1, DEPTH, 0.51, 2)
+TURNED[4] = tile_t(64, 256, 384, 1, DEPTH, 0.55, 2)
+TURNED[5] = tile_t(256, 64, 384, 1, DEPTH, 0.55, 2)
+TURNED[6] = tile_t(64, 128, 384, 1, DEPTH, 0.33, 1)
+TURNED[7] = tile_t(64, 64, 256, 2, DEPTH, 0.44, 1)
+cdef tuple TURNED_DEFINES = (
+    {"STAGES": 4}, {"STAGES": 4, "TURN_Y": 1}, {"STAGES": 3, "WG_ROWS": 1}, {"STAGES": 6, "WG_ROWS": 1},
+    {"STAGES": 5, "TURN_Y": 1}, {"STAGES": 5}, {"STAGES": 8, "WG_ROWS": 1, "TURN_Y": 1}, {"STAGES": 5, "WG_ROWS": 1})
+
+
+cdef class NvWgmmaTf32NhwcWrw(_Weights):
+    """Backward weights on TF32 by wgmma, channels last: one operand is turned in local memory; by CUDA's driver alone."""
+
+    def __cinit__(self):
+        self.id, self.name, self.peak = 1205, "NvWgmmaTf32NhwcWrw", WGMMA_PEAK
+        self.own, self.count_of_tiles = &TURNED[0], TURNED_TILES
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef mx_conv_problem read = only_read(p)
+        cdef split_k_t s
+        cdef mx_nv_conv g
+        cdef str why = refuse_tf32(dev, p)
+        if why is None and not may_have_maps(dev):
+            why = "needs tensor maps"
+        if why is None and p.spatial > 2 and max(p.w.len[2], p.w.len[3], p.w.len[4]) > LONGEST_OF_VOLUME:
+            why = "filter size"
+        if why is None and (p.w.len[1] % DEPTH or p.w.len[0] // p.groups % DEPTH):
+            why = "channels or filters of a group are no multiples of 32"
+        if why is None:
+            why = NvImplicitGemmWrw.refuse(self, dev, p)
+        if why is not None:
+            return why
+        s = self.unsplit(&read)
+        set_split_k(&read, &s, &g)
+        return "not channels last as tensor maps have it" if _map_tiles(&read, &g, DEPTH) is None else None
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        cdef mx_conv_problem read = only_read(p)
+        cdef split_k_t s = self.split(dev, &read, config[0] if config else -1)
+        cdef const tile_t* tile = &TURNED[s.tile]
+        cdef mx_nv_conv g
+        set_split_k(&read, &s, &g)
+        spec = KernelSpec(
+            "conv/nvidia/tf32_weights_turned.cl", "conv_nvidia_tf32_weights_turned", SM_90A=1, BM=tile.down,
+            BN=tile.across, PERSISTENT=int(s.splits == 0), DILATED=_dilated(&g), **axes_of(&g),
+            **TURNED_DEFINES[s.tile])
+        return Solution([_multiply_tiles(&read, &s, tile, &g, spec, spec.defining("-D TENSOR_MAPS=1")),
                          sum_tiles(dev, &read, &s, tile, {"IN_ROWS": 1})], self.workspace_bytes(dev, p))

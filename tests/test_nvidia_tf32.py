@@ -213,6 +213,57 @@ def test_what_no_map_reaches(gpu, host, rng, name, way):
     check(gpu, example, way, solver, rng)
 
 
+TURNED = {  # of NvWgmmaTf32NhwcWrw: tiles with padding, slices that end inside or go on behind an image
+    "3x3": conv_case(3, 64, 64, (9, 11), (3, 3), (1, 1)),
+    "all tiles": conv_case(5, 256, 256, (7, 9), (1, 1), (0, 0)),
+    "3x3 with padding": conv_case(9, 96, 160, (7, 9), (3, 3), (1, 1)),
+    "3x3 with a stride": conv_case(2, 64, 96, (12, 13), (3, 3), (1, 1), (2, 2)),
+    "1x1 with a stride": conv_case(2, 64, 288, (9, 8), (1, 1), (0, 0), (2, 1)),
+    "dilation": conv_case(2, 32, 96, (15, 14), (5, 2), (3, 0), (3, 2), (2, 3)),
+    "groups": conv_case(2, 3 * 32, 3 * 96, (6, 8), (3, 3), (1, 1), (1, 1), (1, 1), 3),
+    "few slices": conv_case(1, 352, 128, (5, 4), (3, 3), (1, 1)),
+    "many slices": conv_case(7, 32, 64, (61, 31), (1, 1), (0, 0)),
+    "one pixel an image": conv_case(140, 64, 288, (1, 1), (1, 1), (0, 0)),
+    "a row": conv_case(2, 32, 64, (100,), (5,), (2,)),
+    "a volume": conv_case(2, 32, 96, (4, 5, 6), (3, 2, 3), (1, 1, 1), (2, 1, 2), (1, 2, 1)),
+}
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_weights_that_are_turned(gpu, host, rng, name):
+    """Each tile, from memory that a map takes and from other memory."""
+    if gpu.device.info.cuda < 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    solver = registry.BY_NAME["NvWgmmaTf32NhwcWrw"]
+    for shift in (0, 1):
+        example = allowed(Example(TURNED[name], "float32", "channels last", rng, host, shift, copied=True))
+        configs = configurations_of(solver, gpu.device, example.problem(2))
+        assert len(configs) == 8 or name != "all tiles"
+        for config in configs if shift == 0 else configs[::3]:
+            step, _ = solver.solution(gpu.device, example.problem(2), config).steps
+            assert "TENSOR_MAPS=1" in step.spec.options.split()
+            assert step.unmapped is not None
+            check(gpu, example, 2, solver, rng, config)
+    check_twice(gpu, example, 2, solver, rng)
+
+
+@pytest.mark.parametrize(("units", "name"), [(1, "all tiles"), (3, "3x3 with padding"), (5, "a volume")])
+def test_turned_slices_of_few_groups(gpu, pretend, device_name, host, rng, units, name):
+    """Rings that go round several times, and groups that go on from tile to tile."""
+    if gpu.device.info.cuda < 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    few, solver, streamed = pretend(device_name, compute_units=units), registry.BY_NAME["NvWgmmaTf32NhwcWrw"], set()
+    for shift in (0, 1):
+        example = allowed(Example(TURNED[name], "float32", "channels last", rng, host, shift, copied=True))
+        configs = configurations_of(solver, few.device, example.problem(2))
+        for config in configs if shift == 0 else configs[::3]:
+            step, _ = solver.solution(few.device, example.problem(2), config).steps
+            if "PERSISTENT=1" in step.spec.options.split():
+                streamed.add(config)
+            check(few, example, 2, solver, rng, config)
+    assert len(streamed) >= 4 or units != 3, streamed
+
+
 VOLUMES_BY_MAPS = (conv_case(2, 64, 96, (3, 4, 9), (3, 2, 3), (1, 0, 1)),
                    conv_case(1, 32, 64, (5, 6, 20), (3, 1, 2), (1, 0, 2), (2, 1, 2)))
 

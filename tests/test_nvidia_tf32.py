@@ -30,7 +30,7 @@ from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
 ATTRIBUTE = miopyx.MIOPEN_CONVOLUTION_ATTRIB_MATH_TYPE
-FAMILIES = ("NvTf32", "NvWgmmaTf32", "NvHalves", "NvMmaTf32")
+FAMILIES = ("NvTf32", "NvWgmmaTf32", "NvHalves", "NvMmaTf32", "NvWgmmaTf32Nhwc")
 SHAPES = {  # images, channels, filters, pixels, filter, pad, stride, dilation, groups
     "odd images": conv_case(5, 64, 72, (7, 7), (3, 3), (1, 1)),
     "odd images, 1x1": conv_case(9, 128, 320, (7, 7), (1, 1), (0, 0)),
@@ -60,7 +60,10 @@ VOLUMES = {  # of NvHalves
 }
 PLAIN = conv_case(3, 72, 80, (6, 8), (3, 3), (1, 1))
 POINTWISE = conv_case(3, 72, 80, (6, 8), (1, 1), (0, 0))
+# The same with multiples of 32.
+ROUND = {PLAIN: conv_case(3, 64, 96, (6, 8), (3, 3), (1, 1)), POINTWISE: conv_case(3, 64, 96, (6, 8), (1, 1), (0, 0))}
 LAYOUTS = ("packed", "channels last")
+CHANNELS_LAST = ("NvMmaTf32Wrw", "NvWgmmaTf32NhwcWrw")
 
 
 @pytest.fixture
@@ -81,17 +84,25 @@ def solver(request, direction):
     name = request.param + ("Fwd", "Bwd", "Wrw")[direction]
     if name not in registry.BY_NAME:
         pytest.skip("no such solver")
-    if name == "NvMmaTf32Wrw" and request.node.callspec.params.get("layout", "channels last") != "channels last":
-        pytest.skip("test_what_is_not_channels_last_by_fours")
+    if name in CHANNELS_LAST and request.node.callspec.params.get("layout", "channels last") != "channels last":
+        pytest.skip("test_what_is_not_channels_last")
+    if name == "NvWgmmaTf32NhwcWrw" and request.getfixturevalue("gpu").device.info.cuda < 0:
+        pytest.skip("OpenCL makes no tensor maps")
     if name == "NvWgmmaTf32Wrw" and (request.node.callspec.params.get("layout", LAYOUTS[0]) == LAYOUTS[1]
                                      or request.getfixturevalue("gpu").device.info.cuda < 0):
         pytest.skip("test_what_is_not_by_image")
     return registry.BY_NAME[name]
 
 
+def taken(solver, case):
+    """PLAIN or POINTWISE, or what the solver takes of their kind."""
+    if solver.name == "NvWgmmaTf32NhwcWrw":
+        return ROUND[case]
+    return POINTWISE if solver.name == "NvWgmmaTf32Wrw" else case
+
+
 def plain(solver):
-    """A problem that the solver takes."""
-    return POINTWISE if solver.name == "NvWgmmaTf32Wrw" else PLAIN
+    return taken(solver, PLAIN)
 
 
 def allowed(example: Example) -> Example:
@@ -100,9 +111,9 @@ def allowed(example: Example) -> Example:
     return example
 
 
-def by_fours(case) -> bool:
-    """Whether a group's channels and filters are multiples of four."""
-    return (case.x_lens[1] // case.groups | case.w_lens[0] // case.groups) % 4 == 0
+def multiples(case) -> int:
+    """What divides a group's channels and filters."""
+    return math.gcd(case.x_lens[1], case.w_lens[0]) // case.groups
 
 
 def by_image(case, layout) -> bool:
@@ -122,8 +133,8 @@ def test_every_shape(gpu, host, rng, solver, name, layout, direction):
     if solver.why_not(gpu.device, example.problem(direction)) == "gaps between the rows of a filter":
         assert name == "groups"
         pytest.skip("no such strides")
-    if solver.name == "NvMmaTf32Wrw" and not by_fours(SHAPES[name]):
-        pytest.skip("test_what_is_not_channels_last_by_fours")
+    if solver.name in CHANNELS_LAST and multiples(SHAPES[name]) % (4 if solver.name == "NvMmaTf32Wrw" else 32):
+        pytest.skip("test_what_is_not_channels_last")
     if solver.name == "NvWgmmaTf32Wrw" and not by_image(SHAPES[name], layout):
         pytest.skip("test_what_is_not_by_image")
     check_twice(gpu, example, direction, solver, rng)
@@ -405,8 +416,8 @@ def test_every_tile_of_weights(gpu, host, rng, name):
     assert len(tiles) >= 6 if name == "all tiles" else len(tiles) >= 1
 
 
-def random_weights(rng):
-    """Return a convolution that NvMmaTf32Wrw takes, of one to three axes."""
+def random_weights(rng, by):
+    """Return a convolution of one to three axes, whose channels and filters are multiples."""
     def one_of(*values):
         return values[int(rng.integers(len(values)))]
 
@@ -416,7 +427,9 @@ def random_weights(rng):
     pad = [one_of(0, (f - 1) * d // 2, f * d, f) for f, d in zip(filter, dilation, strict=True)]
     lens = [max(1, (f - 1) * d + 1 - 2 * p) + int(rng.integers(0, 70 if axes == 1 else 12 if axes == 2 else 5))
             for f, d, p in zip(filter, dilation, pad, strict=True)]
-    return conv_case(one_of(1, 2, 5, 33), groups * 4 * int(rng.integers(1, 20)), groups * 4 * int(rng.integers(1, 40)),
+    most = 80 if by == 4 else 96
+    return conv_case(one_of(1, 2, 5, 33 if by == 4 else 9), groups * by * int(rng.integers(1, most // by)),
+                     groups * by * int(rng.integers(1, 2 * most // by)),
                      tuple(lens), tuple(filter), tuple(pad), tuple(stride), tuple(dilation), groups)
 
 
@@ -429,15 +442,18 @@ def spread(lens):
     return tuple(strides)
 
 
-@pytest.mark.parametrize("number", range(30))
-def test_random_weights(gpu, host, rng, number):
+@pytest.mark.parametrize(("name", "number"), [(CHANNELS_LAST[i % 3 == 2], i) for i in range(36)])
+def test_random_weights(gpu, host, rng, name, number):
     """By each tile, from any address; with huge and tiny numbers; with Inf and NaN of any bits in both inputs."""
-    solver = registry.BY_NAME["NvMmaTf32Wrw"]
+    solver, by = registry.BY_NAME[name], 4 if name == "NvMmaTf32Wrw" else 32
+    if by == 32 and gpu.device.info.cuda < 0:
+        pytest.skip("OpenCL makes no tensor maps")
     why = "few products in a sum"
-    while why == "few products in a sum":
-        example = allowed(Example(random_weights(rng), "float32", "channels last", rng, host, number % 4, copied=True))
+    while why in ("few products in a sum", "not channels last as tensor maps have it"):
+        case = random_weights(rng, by)
+        example = allowed(Example(case, "float32", "channels last", rng, host, number % 4, copied=True))
         why = solver.why_not(gpu.device, example.problem(2))
-    if number % 3 == 0:
+    if number % 3 == 0 and by == 4:
         example.desc = [TensorDescriptor("float32", d.lens, spread(d.lens)) for d in example.desc]
     configs = configurations_of(solver, gpu.device, example.problem(2))
     check(gpu, example, 2, solver, rng, configs[int(rng.integers(len(configs)))])
@@ -445,7 +461,8 @@ def test_random_weights(gpu, host, rng, number):
         data *= np.float32(2.0 ** power)
     example = reread(example)
     check(gpu, example, 2, solver, rng)
-    for bits in (0x7F800000, 0xFF800000, 0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF801FFF):
+    odd = (0x7F800000, 0xFF800000, 0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF801FFF)
+    for bits in odd if by == 4 else odd[number % 2::2]:
         for which in (0, 1):
             marked = reread(example)
             flat = inputs(marked, 2)[which].reshape(-1)
@@ -465,23 +482,36 @@ def reread(example: Example) -> Example:
     return other
 
 
-def test_what_is_not_channels_last_by_fours(gpu, host, rng):
+def test_what_is_not_channels_last(gpu, host, rng):
     solver = registry.BY_NAME["NvMmaTf32Wrw"]
     for layout, case in (("packed", PLAIN), ("padded", PLAIN), ("channels last", SHAPES["odd channels"]),
                          ("channels last with gaps", PLAIN)):
         problem = allowed(Example(case, "float32", layout, rng, host)).problem(2)
         assert solver.why_not(gpu.device, problem) == "not channels last by fours", layout
+    solver = registry.BY_NAME["NvWgmmaTf32NhwcWrw"]
+    if gpu.device.info.cuda < 0:
+        problem = allowed(Example(ROUND[PLAIN], "float32", "channels last", rng, host)).problem(2)
+        assert solver.why_not(gpu.device, problem) == "needs tensor maps"
+        return
+    for layout, case, why in (
+            ("packed", ROUND[PLAIN], "not channels last as tensor maps have it"),
+            ("channels last with gaps", ROUND[PLAIN], "not channels last as tensor maps have it"),
+            ("channels last", UNMAPPED["a stride of 9"], "not channels last as tensor maps have it"),
+            ("channels last", UNMAPPED["far taps"], "not channels last as tensor maps have it"),
+            ("channels last", PLAIN, "channels or filters of a group are no multiples of 32")):
+        problem = allowed(Example(case, "float32", layout, rng, host)).problem(2)
+        assert solver.why_not(gpu.device, problem) == why, (layout, case)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", VOLUMES)
 def test_every_volume(gpu, host, rng, solver, name, layout, direction):
     example = allowed(Example(VOLUMES[name], "float32", layout, rng, host, copied=True))
-    if solver.name == "NvMmaTf32Wrw" and not by_fours(VOLUMES[name]):
-        pytest.skip("test_what_is_not_channels_last_by_fours")
+    if solver.name in CHANNELS_LAST and multiples(VOLUMES[name]) % (4 if solver.name == "NvMmaTf32Wrw" else 32):
+        pytest.skip("test_what_is_not_channels_last")
     if solver.name == "NvWgmmaTf32Wrw" and name != "1x1x1":
         assert solver.why_not(gpu.device, example.problem(direction)) == "not 1x1 of contiguous pixels"
-    elif not solver.name.startswith(("NvHalves", "NvMmaTf32", "NvWgmmaTf32Wrw")):
+    elif not solver.name.startswith(("NvHalves", *CHANNELS_LAST, "NvWgmmaTf32Wrw")):
         assert solver.why_not(gpu.device, example.problem(direction)) == "three spatial axes"
     else:
         check_twice(gpu, example, direction, solver, rng)
@@ -520,7 +550,7 @@ def scaled(example: Example, direction: int, rng: np.random.Generator, most: int
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("most", [20, 60])
 def test_images_and_channels_of_any_size(gpu, host, rng, solver, most, layout, direction):
-    for case in (plain(solver), POINTWISE):
+    for case in (plain(solver), taken(solver, POINTWISE)):
         example = allowed(Example(case, "float32", layout, rng, host))
         scaled(example, direction, rng, most)
         check(gpu, example, direction, solver, rng)
@@ -541,7 +571,8 @@ def test_sizes_whose_product_alone_fits(gpu, host, rng, solver, layout, directio
 def test_a_large_number_that_samples_miss(gpu, host, rng, solver, which, layout, direction):
     """What shares its scale has an error relative to it, all else none of it."""
     for size in (2.0**6, 2.0**10, 2.0**40, 2.0**100):
-        case = conv_case(3, 72, 80, (30, 32), plain(solver).w_lens[2:], plain(solver).pad)
+        like = plain(solver)
+        case = conv_case(3, like.x_lens[1], like.w_lens[0], (30, 32), like.w_lens[2:], like.pad)
         example = allowed(Example(case, "float32", layout, rng, host))
         first, second = inputs(example, direction)[::1 if direction == 0 else -1]
         data, other = (first, second) if which == 0 else (second, first)
@@ -576,7 +607,7 @@ def test_inf_and_nan(gpu, host, rng, solver, case, layout, direction):
         pytest.skip("test_what_is_not_by_image")
     for value in (np.inf, -np.inf, np.nan, np.uint32(0x7FFFFFFF).view(np.float32)):
         for which in (0, 1):
-            example = allowed(Example(case, "float32", layout, rng, host))
+            example = allowed(Example(taken(solver, case), "float32", layout, rng, host))
             flat = inputs(example, direction)[which].reshape(-1)
             flat[rng.integers(0, flat.size, 2)] = value
             with np.errstate(invalid="ignore"):

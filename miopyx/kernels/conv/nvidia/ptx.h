@@ -182,7 +182,8 @@ static inline void mx_copy_nearest(uint to, __global const float *from, bool val
 {
 #pragma unroll 1
     for (int i = 0; i < 4; i++) {
-        const uint value = valid ? mx_nearest(as_uint(from[i])) : 0u;
+        const uint bits = valid ? as_uint(from[i]) : 0u;
+        const uint value = (bits & 0x7fffffff) > 0x7f800000 ? 0x7fffffff : mx_nearest(bits); /* a NaN stays one */
         asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + 4 * i), "r"(value) : "memory");
     }
 }

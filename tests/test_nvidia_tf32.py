@@ -422,7 +422,7 @@ def random_weights(rng, by):
         return values[int(rng.integers(len(values)))]
 
     axes, groups = one_of(1, 2, 2, 3), one_of(1, 1, 1, 2, 3)
-    longest = {1: (1, 2, 3, 15), 2: (1, 1, 2, 3, 5, 15), 3: (1, 1, 2, 3)}[axes]
+    longest = {1: (1, 2, 3, 15), 2: (1, 1, 2, 3, 5, *((15,) if by == 4 else ())), 3: (1, 1, 2, 3)}[axes]
     filter, stride, dilation = ([one_of(*some) for _ in range(axes)] for some in (longest, (1, 1, 2, 3), (1, 1, 2, 3)))
     pad = [one_of(0, (f - 1) * d // 2, f * d, f) for f, d in zip(filter, dilation, strict=True)]
     lens = [max(1, (f - 1) * d + 1 - 2 * p) + int(rng.integers(0, 70 if axes == 1 else 12 if axes == 2 else 5))

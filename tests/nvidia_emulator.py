@@ -166,7 +166,7 @@ def _two_of_word(m: re.Match, o: list[str]) -> str:
 
 _KINDS = {"f16": "HALF", "bf16": "BFLOAT", "tf32": "TF32", "s8": "INT8", "e4m3": "E4M3", "e5m2": "E5M2"}
 _NOTHING = (r"//launch:|barrier\.cluster\.arrive\..*|prefetch\..*|fence\..*|setmaxnreg\..*|griddepcontrol\..*|"
-            r"wgmma\.(?:fence|commit_group|wait_group)\.sync\.aligned")
+            r"wgmma\.fence\.sync\.aligned")
 _INSTRUCTIONS: list[tuple[str, Callable[[re.Match, list[str]], str]]] = [
     (_NOTHING, lambda m, o: ""),
     # Barriers
@@ -205,6 +205,8 @@ _INSTRUCTIONS: list[tuple[str, Callable[[re.Match, list[str]], str]]] = [
      lambda m, o: f"nv_shuffle(b, {_cell(o[0])}, {_cell(o[1])}, {_cell(o[2])}, {int(m[1] == 'bfly')});"),
     (r"redux\.sync\.max\.u32", lambda m, o: f"nv_redux_max(b, {_cell(o[0])}, {_cell(o[1])});"),
     (r"mma\.sync\.aligned\.m16n8k(?:8|16|32)\.row\.col\.[fs]32\.(f16|bf16|tf32|s8)\.\1\.[fs]32", _mma),
+    (r"wgmma\.commit_group\.sync\.aligned", lambda m, o: "nv_wgmma_commit();"),
+    (r"wgmma\.wait_group\.sync\.aligned", lambda m, o: f"nv_wgmma_wait({_u32(o[0])});"),
     (r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(f16|bf16)\.\2", _wgmma),
     (r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k8\.f32\.tf32\.tf32", _wgmma_tf32),
     (r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k32\.f32\.(e4m3|e5m2)\.(e4m3|e5m2)", _wgmma_bytes),

@@ -128,8 +128,8 @@ def expanded(text):
                      for line in text.splitlines())
 
 
-def launch(text, y, x):
-    """Run a program's kernel f(y, x) once, by the library alone, called as the stub calls it; return what is said."""
+def launch(text, y, x, items=128):
+    """Run a program's kernel f(y, x) by a group once, by the library alone, called as the stub calls it; return what is said."""
     path = nvidia_emulator.library(expanded(text).encode(), [])
     ranges = [(a.ctypes.data, a.nbytes) for a in (x, y)]
     mapped = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_size_t)(
@@ -137,7 +137,7 @@ def launch(text, y, x):
     pointers = [ctypes.c_void_p(a.ctypes.data) for a in (y, x)]
     arguments = (ctypes.c_void_p * 2)(*[ctypes.addressof(p) for p in pointers])
     said = ctypes.create_string_buffer(512)
-    sizes = (ctypes.c_uint * 3)(1, 1, 1), (ctypes.c_uint * 3)(128, 1, 1)
+    sizes = (ctypes.c_uint * 3)(1, 1, 1), (ctypes.c_uint * 3)(items, 1, 1)
     wrong = ctypes.CDLL(str(path)).mx_emulate(b"f", *sizes, arguments, mapped, said, len(said), 1)
     return said.value.decode() if wrong else ""
 
@@ -250,6 +250,56 @@ def test_wgmma_of_floats_cuts_them(programs_folder, monkeypatch, rounds):
     with np.errstate(invalid="ignore"):
         want = a.astype(np.float64) @ b.astype(np.float64).T
     np.testing.assert_allclose(y, want.astype(np.float32), rtol=1e-6, atol=1e-6)
+
+
+# Another warpgroup changes what wgmma reads, once it may.
+HURRIED = """
+#define X_TYPE float
+#define SM_90A 1
+#include "include/common.h"
+#include "conv/nvidia/ptx.h"
+#include "conv/nvidia/wgmma.h"
+#include "conv/nvidia/wgmma_tf32.h"
+__kernel __attribute__((reqd_work_group_size(256, 1, 1))) void f(__global float *y, __global const float *x)
+{
+    __local float b[2][64 * 32] __attribute__((aligned(1024)));
+    __local ulong barriers[1];
+    const int item = get_local_id(0);
+    const uint at = mx_shared(barriers);
+    for (int i = item; i < 2 * 64 * 32; i += 256)
+        b[0][i] = x[i %% 128];
+    if (item == 0)
+        mx_barrier_begin(at, 128);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item >= 128) {
+        mx_barrier_wait(at, 0);
+        for (int i = item - 128; i < 64 * 32; i += 128)
+            b[0][i] = 0;
+    } else {
+        uint a[4] = {item, item, item, item};
+        float sums[32];
+        for (int i = 0; i < 32; i++)
+            sums[i] = 0;
+        for (int i = 0; i < 2; i++) {
+            MX_TF32_64(sums, a, mx_wg_matrix(mx_shared(b[i]), 0));
+            MX_WG_COMMIT();
+        }
+        %s
+        MX_WG_WAIT(0);
+        y[item] = sums[0];
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(("text", "right"), [
+    ("mx_barrier_arrive(at);", False), ("MX_WG_WAIT(2); mx_barrier_arrive(at);", False),
+    ("MX_WG_WAIT(1); mx_barrier_arrive(at);", True), ("MX_WG_WAIT(0); mx_barrier_arrive(at);", True)])
+def test_what_wgmma_reads_stays_until_it_is_waited_for(programs_folder, monkeypatch, text, right):
+    monkeypatch.setattr(nvidia_emulator, "_folder", lambda: programs_folder)
+    x, y = np.ones(128, np.float32), np.full(128, -1, np.float32)
+    found = launch(HURRIED % text, y, x, 256)
+    assert not found if right else "changes before it is waited for" in found, found
 
 
 def test_an_instruction_that_is_not_known_is_named():

@@ -6,8 +6,9 @@
    the first axis of a cooperative launch, take turns, each with its own local memory in place.
 
    What is as on the device: which bytes go where.  What is not: times, sums (in double, rounded once an instruction; of
-   8 bits with 14 bits, as nv_wgmma_bytes says), and the order of what is asynchronous: wgmma computes when it is issued, cp.async copies as late as it may, when it is
-   waited for.  Local memory is NaN before each group.  Each access is looked at: outside local memory, outside what
+   8 bits with 14 bits, as nv_wgmma_bytes says), and the order of what is asynchronous: wgmma computes when it is issued,
+   and what it read must be the same when it is waited for, once others have gone on; cp.async copies as late as it may,
+   when it is waited for.  Local memory is NaN before each group.  Each access is looked at: outside local memory, outside what
    `mapped` knows, or at no multiple, it ends the launch with a message, as does a warp that does not come together, or a
    group in which nobody can go on. */
 #include <stdarg.h>
@@ -17,12 +18,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { MOST_ITEMS = 1024, WARP = 32, WARPGROUP = 128, STACK = 1 << 18, COPIES = 4096, BARRIERS = 16,
+enum { MOST_ITEMS = 1024, WARP = 32, WARPGROUP = 128, STACK = 1 << 18, COPIES = 4096, BARRIERS = 16, WGMMA_ROUNDS = 12,
        ALL_LOCAL = 1 << 18 };
 
 typedef uint64_t cell; /* of an operand of an instruction */
 typedef struct { uint64_t from; uint32_t to; int bytes, read, group; } copy;
 typedef struct { int arrived, size; const char *what; uint64_t turn; cell *operands[WARPGROUP]; } meeting;
+/* What wgmma of a warpgroup has read from local memory and nobody has waited for. */
+typedef struct { const char *at; uint32_t bits; int size, group; } part;
+typedef struct { part *parts; int count, room, groups; } unread;
 typedef struct {
     void *stack, *sp;
     const uint64_t *waits; /* suspended while this is `turn` */
@@ -36,6 +40,7 @@ typedef struct {
     item *items;
     char *stacks, *local; /* local memory while other groups run */
     meeting warps[MOST_ITEMS / WARP], warpgroups[MOST_ITEMS / WARPGROUP], barriers[BARRIERS];
+    unread wgmmas[MOST_ITEMS / WARPGROUP];
     int left;
 } group;
 
@@ -556,6 +561,47 @@ static char *wgmma_element(uint64_t matrix, int transposed, int r, int k, int si
         at ^= (at >> 7 & (row / 16 - 1)) << 4;
     return local_at(begin + ((at - begin) & (ALL_LOCAL - 1)), size);
 }
+/* The element's bits, of `size` bytes; they are to stay until they are waited for. */
+static uint32_t wgmma_read(uint64_t matrix, int transposed, int r, int k, int size)
+{
+    unread *u = &active->wgmmas[self->id / WARPGROUP];
+    const char *at = wgmma_element(matrix, transposed, r, k, size);
+    uint32_t bits = 0;
+    memcpy(&bits, at, size);
+    if (u->count == u->room) {
+        u->room = u->room ? 2 * u->room : 4096;
+        u->parts = realloc(u->parts, u->room * sizeof *u->parts);
+    }
+    u->parts[u->count++] = (part) {at, bits, size, u->groups};
+    return bits;
+}
+static void nv_wgmma_commit(void)
+{
+    static const char what[] = "wgmma.commit_group";
+    meeting *m = &active->warpgroups[self->id / WARPGROUP];
+    if (meet(m, WARPGROUP, self->id % WARPGROUP, what, NULL))
+        active->wgmmas[self->id / WARPGROUP].groups++, go_on(m);
+}
+static void nv_wgmma_wait(int left)
+{
+    static const char what[] = "wgmma.wait_group";
+    meeting *m = &active->warpgroups[self->id / WARPGROUP];
+    unread *u = &active->wgmmas[self->id / WARPGROUP];
+    for (int i = 0; i < WGMMA_ROUNDS && u->count; i++) {
+        self->at = what, self->waits = NULL;
+        leave();
+    }
+    if (!meet(m, WARPGROUP, self->id % WARPGROUP, what, NULL))
+        return;
+    int kept = 0;
+    for (part *p = u->parts; p < u->parts + u->count; p++)
+        if (p->group >= u->groups - left)
+            u->parts[kept++] = *p;
+        else if (memcmp(p->at, &p->bits, p->size))
+            fail("wgmma: what it reads at %td of local memory changes before it is waited for", p->at - __start_nv_local);
+    u->count = kept;
+    go_on(m);
+}
 /* d (64 x n floats, in cells 0 to n / 2 - 1 of the work-items of a warpgroup) = or += left right, of `depth`. */
 static double wgmma_left[64][16], wgmma_right[16][256];
 static void wgmma_products(meeting *m, int n, int keep, int depth)
@@ -575,10 +621,8 @@ static void wgmma_products(meeting *m, int n, int keep, int depth)
 /* Of a float what is below TF32 is cut. */
 static double wgmma_number(uint64_t matrix, int transposed, int r, int k, int type)
 {
-    const char *at = wgmma_element(matrix, transposed, r, k, type == TF32 ? 4 : 2);
-    if (type == TF32)
-        return tf32_of(*(uint32_t *)at);
-    return type == HALF ? half_of(*(uint16_t *)at) : bfloat_of(*(uint16_t *)at);
+    const uint32_t bits = wgmma_read(matrix, transposed, r, k, type == TF32 ? 4 : 2);
+    return type == TF32 ? tf32_of(bits) : type == HALF ? half_of(bits) : bfloat_of(bits);
 }
 /* Then come matrices a and b. */
 static void nv_wgmma(cell *b, int n, int keep, int transposed_a, int transposed_b, int type)
@@ -678,11 +722,11 @@ static void nv_wgmma_bytes(cell *b, int n, int keep, int type_a, int type_b)
     }
     for (int k = 0; k < 32; k++) {
         for (int r = 0; r < 64; r++) {
-            const uint8_t bits = *(uint8_t *)wgmma_element(of_a, 0, r, k, 1);
+            const uint8_t bits = wgmma_read(of_a, 0, r, k, 1);
             left[r][k] = value[0][bits], left_exponent[r][k] = exponent[0][bits];
         }
         for (int c = 0; c < n; c++) {
-            const uint8_t bits = *(uint8_t *)wgmma_element(of_b, 0, c, k, 1);
+            const uint8_t bits = wgmma_read(of_b, 0, c, k, 1);
             right[c][k] = value[1][bits], right_exponent[c][k] = exponent[1][bits];
         }
     }
@@ -807,6 +851,8 @@ static void run_groups(void)
     for (group *g = groups; g < groups + together; g++) {
         memset(g->warps, 0, sizeof g->warps), memset(g->warpgroups, 0, sizeof g->warpgroups);
         memset(g->barriers, 0, sizeof g->barriers);
+        for (int i = 0; i < MOST_ITEMS / WARPGROUP; i++)
+            g->wgmmas[i].count = g->wgmmas[i].groups = 0;
         if (g->local)
             memset(g->local, 0xff, __stop_nv_local - __start_nv_local);
         for (int i = 0; i < count; i++)
@@ -891,6 +937,8 @@ __attribute__((visibility("default"))) int mx_emulate(
             munmap(groups[i].stacks, (size_t)count * STACK);
         free(groups[i].items);
         free(groups[i].local);
+        for (int j = 0; j < MOST_ITEMS / WARPGROUP; j++)
+            free(groups[i].wgmmas[j].parts);
     }
     free(groups);
     return failed;

@@ -258,6 +258,20 @@ def test_weights_that_are_turned(gpu, host, rng, name):
     check_twice(gpu, example, 2, solver, rng)
 
 
+def test_turning_meets_no_bank_twice():
+    """Eight lanes that go together, as tf32_weights_turned.cl shares 32 pixels of 32 channels among them."""
+    seen = set()
+    for eight in range(8):
+        lanes = [(c, (eight ^ c >> 2) & 7) for c in range(8)]
+        seen.update(lanes)
+        for i in range(4):
+            rows = [q // 2 * 8 + q % 2 + 2 * i for _, q in lanes]
+            assert len({c ^ row % 8 for (c, _), row in zip(lanes, rows, strict=True)}) == 8
+            rows = [c // 4 * 16 + c % 4 * 2 + i // 2 * 8 + i % 2 for c, _ in lanes]
+            assert len({q ^ row % 8 for (_, q), row in zip(lanes, rows, strict=True)}) == 8
+    assert len(seen) == 64
+
+
 @pytest.mark.parametrize(("units", "name"), [(1, "all tiles"), (3, "3x3 with padding"), (5, "a volume")])
 def test_turned_slices_of_few_groups(gpu, pretend, device_name, host, rng, units, name):
     """Rings that go round several times, and groups that go on from tile to tile."""

@@ -129,7 +129,7 @@ def expanded(text):
 
 
 def launch(text, y, x, items=128):
-    """Run a program's kernel f(y, x) by a group once, by the library alone, called as the stub calls it; return what is said."""
+    """Run a program's kernel f(y, x) by one group, by the library alone, as the stub calls it; return what is said."""
     path = nvidia_emulator.library(expanded(text).encode(), [])
     ranges = [(a.ctypes.data, a.nbytes) for a in (x, y)]
     mapped = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_size_t)(

@@ -657,7 +657,7 @@ cdef tuple TURNED_DEFINES = (
 
 
 cdef class NvWgmmaTf32NhwcWrw(_Weights):
-    """Backward weights on TF32 by wgmma, channels last: one operand is turned in local memory; by CUDA's driver alone."""
+    """Backward weights on TF32 by wgmma, channels last: one operand turned in local memory, by CUDA's driver alone."""
 
     def __cinit__(self):
         self.id, self.name, self.peak = 1205, "NvWgmmaTf32NhwcWrw", WGMMA_PEAK

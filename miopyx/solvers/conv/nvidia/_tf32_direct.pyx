@@ -643,14 +643,14 @@ cdef enum:
     TURNED_TILES = 8
 
 cdef tile_t[TURNED_TILES] TURNED
-TURNED[0] = tile_t(256, 128, 384, 1, DEPTH, 0.80, 3)
-TURNED[1] = tile_t(128, 256, 384, 1, DEPTH, 0.80, 3)
-TURNED[2] = tile_t(128, 256, 384, 1, DEPTH, 0.87, 3)
-TURNED[3] = tile_t(128, 128, 384, 1, DEPTH, 0.51, 2)
-TURNED[4] = tile_t(64, 256, 384, 1, DEPTH, 0.55, 2)
-TURNED[5] = tile_t(256, 64, 384, 1, DEPTH, 0.55, 2)
-TURNED[6] = tile_t(64, 128, 384, 1, DEPTH, 0.33, 1)
-TURNED[7] = tile_t(64, 64, 256, 2, DEPTH, 0.44, 1)
+TURNED[0] = tile_t(256, 128, 384, 1, DEPTH, 0.9, 2.3)
+TURNED[1] = tile_t(128, 256, 384, 1, DEPTH, 0.95, 1.4)
+TURNED[2] = tile_t(128, 256, 384, 1, DEPTH, 1.03, 1.5)
+TURNED[3] = tile_t(128, 128, 384, 1, DEPTH, 0.78, 1)
+TURNED[4] = tile_t(64, 256, 384, 1, DEPTH, 0.77, 1.7)
+TURNED[5] = tile_t(256, 64, 384, 1, DEPTH, 0.7, 1)
+TURNED[6] = tile_t(64, 128, 384, 1, DEPTH, 0.57, 1)
+TURNED[7] = tile_t(64, 64, 256, 2, DEPTH, 0.565, 1)
 cdef tuple TURNED_DEFINES = (
     {"STAGES": 4}, {"STAGES": 4, "TURN_Y": 1}, {"STAGES": 3, "WG_ROWS": 1}, {"STAGES": 6, "WG_ROWS": 1},
     {"STAGES": 5, "TURN_Y": 1}, {"STAGES": 5}, {"STAGES": 8, "WG_ROWS": 1, "TURN_Y": 1}, {"STAGES": 5, "WG_ROWS": 1})

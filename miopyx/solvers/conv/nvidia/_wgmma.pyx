@@ -289,7 +289,10 @@ cdef int _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, const 
     if (phases > 1 or p.fused.parts or r.narrow.used or r.scaled and not last or g.reduced % SLICE
             or g.channels != g.reduced or not has_maps(dev)):
         return 0
-    return 2 if r.x_pixels and both(g.p) * g.q % 64 else 1
+    if r.x_pixels == 0 or both(g.p) * g.q % 64 == 0:
+        return 1
+    # Of few filters, or beside x in runs of 8 bytes, copies of w are too few to be felt.
+    return 2 if r.x_pixels == 8 and g.filters >= 128 else 0
 
 
 cdef double _end_of(const choice_t* c, int choice, const mx_conv_problem* p) noexcept nogil:

@@ -231,13 +231,13 @@ def test_every_tile_by_tensor_maps(gpu, host, rng, tile, direction):
         _wgmma.limit_choices()
 
 
-# Of contiguous pixels and 1x1 filters: images of multiples of 64 pixels, of which x has a map, too, and of 8.
+# Of contiguous pixels and 1x1 filters: images of multiples of 64 pixels, and of 8, where some blocks cross images.
 BY_IMAGE = {
     "x and w": (1, conv_case(3, 128, 192, (8, 24), (1, 1))),
     "x and w of groups": (1, conv_case(5, 2 * 64, 2 * 192, (8, 8), (1, 1), groups=2)),
-    "w": (2, conv_case(3, 128, 256, (8, 14), (1, 1))),
-    "w, odd rows": (2, conv_case(3, 192, 320, (8, 7), (1, 1))),
-    "w of groups": (2, conv_case(2, 2 * 128, 2 * 192, (8, 10), (1, 1), groups=2)),
+    "blocks": (2, conv_case(5, 128, 192, (8, 14), (1, 1))),
+    "blocks of three images": (2, conv_case(9, 64, 128, (4, 6), (1, 1))),
+    "blocks of groups": (2, conv_case(4, 2 * 128, 2 * 64, (16, 17), (1, 1), groups=2)),
 }
 
 

@@ -62,9 +62,12 @@
 #endif
 #ifndef TENSOR_MAPS /* 1: one work-item copies, by maps of x and w; `reduced` and `channels` are multiples of 64, PHASES is 1,
                      * without W_TRANSPOSED there are multiples of 32 filters, neither z nor a bias is a slice, and with
-                     * X_TRANSPOSED images have multiples of 64 pixels.  2, with X_TRANSPOSED: by a map of w alone, whatever
-                     * images have */
+                     * X_TRANSPOSED images have multiples of 64 pixels.  2, with X_TRANSPOSED, where they have multiples of 8:
+                     * all work-items copy blocks of pixels in which an image ends and another one begins */
 #define TENSOR_MAPS 0
+#endif
+#ifndef X_AGAIN /* 1, without maps: takes what a kernel with TENSOR_MAPS 2 takes */
+#define X_AGAIN 0
 #endif
 #ifndef FLAT /* 1: one tap without stride or padding, and x without gaps between pixels; not X_TRANSPOSED */
 #define FLAT 0
@@ -97,7 +100,7 @@
 #define MERGED 0
 #endif
 #if TENSOR_MAPS == 2 && (!X_TRANSPOSED || PHASES > 1 || PRODUCERS > 1)
-#error "a map of w alone is for one tap, whose x is transposed"
+#error "blocks that cross images are for one tap, whose x is transposed"
 #endif
 #include "include/common.h"
 #define V_LANES 1
@@ -200,14 +203,15 @@
 #endif
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper(
-#if TENSOR_MAPS == 1
-    const mx_tensor_map x_map,
-#else
+#if TENSOR_MAPS != 1
     __global const MX_OPERAND *restrict X, long x_offset,
 #endif
 #if TENSOR_MAPS
-    const mx_tensor_map w_map,
+    const mx_tensor_map x_map, const mx_tensor_map w_map,
 #else
+#if X_AGAIN
+    __global const MX_OPERAND *x_again, long x_again_offset,
+#endif
     __global const MX_OPERAND *restrict W, long w_offset,
 #endif
     __global MX_STORED *restrict Y, long y_offset, const MX_PROBLEM MX_GIVEN, const mx_nv_tiles order, const float alpha,
@@ -243,10 +247,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     int copy_tile = get_group_id(0); /* what is copied next */
 #if TENSOR_MAPS != 1
     X += x_offset;
-    bool aligned = ((ulong)X & (2 * X_RUN - 1)) == 0;
-#if !TENSOR_MAPS
+#if TENSOR_MAPS
+    const bool aligned = true; /* else there were no map */
+#else
     W += w_offset + g.w_first;
-    aligned &= ((ulong)W & 15) == 0;
+    const bool aligned = (((ulong)X & (2 * X_RUN - 1)) | ((ulong)W & 15)) == 0;
 #endif
 
     /* Copies: always chunk item % 8 of rows item / 8 + i * ROWS_AT_ONCE. */
@@ -340,6 +345,14 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         const int m = (m0) + b * 64 + run * X_RUN, n = mx_quotient(m, g.by_image);                                     \
         base[b] = m < g.pixels ? (group)*g.x_g + n * g.x_n + m - n * (g.p * g.q) : -1;                                 \
     }
+#if TENSOR_MAPS
+#define COPY_PIXELS(COPY16, stage, slice)                                                                              \
+    _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++)                                                               \
+        if (!by_map[b])                                                                                                \
+            _Pragma("unroll") for (int i = 0; i < 64 / RUN_ROWS_AT_ONCE; i++)                                          \
+                COPY16(x_to + (stage)*STAGE_BYTES + b * BLOCK_BYTES + i * RUN_ROWS_AT_ONCE * ROW_BYTES,                \
+                       X + (base[b] + ((slice)*64 + run_row0 + i * RUN_ROWS_AT_ONCE) * g.x_c), base[b] >= 0);
+#else
 #define COPY_PIXELS(COPY16, stage, slice)                                                                             \
     _Pragma("unroll") for (int i = 0; i < 64 / RUN_ROWS_AT_ONCE; i++) {                                               \
         const int channel = (slice)*64 + run_row0 + i * RUN_ROWS_AT_ONCE;                                             \
@@ -349,6 +362,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                    X + (base[b] + channel * g.x_c), valid);                                                           \
         }                                                                                                             \
     }
+#endif
 #elif FLAT
 #define BEGIN_PIXELS(group, m0)                                                                                       \
     base = (group)*g.x_g + ((m0) + row0) * g.x_w;                                                                     \
@@ -491,8 +505,14 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #define COPY_FILTERS_BY_MAP(to, tap, channel, arrived)                                                                 \
     MX_COPY_ROWS(to, w_map_at, (tap) + (channel), own.group * g.filters + own.n0, arrived)
 #endif
-    ulong w_map_at;
-    MX_PARAMETER_AT(w_map_at, "conv_nvidia_hopper", MX_TEXT(TENSOR_MAPS));
+    ulong x_map_at, w_map_at;
+#if TENSOR_MAPS == 1
+    MX_PARAMETER_AT(x_map_at, "conv_nvidia_hopper", "0");
+    MX_PARAMETER_AT(w_map_at, "conv_nvidia_hopper", "1");
+#else
+    MX_PARAMETER_AT(x_map_at, "conv_nvidia_hopper", "2");
+    MX_PARAMETER_AT(w_map_at, "conv_nvidia_hopper", "3");
+#endif
 #endif
 
     const uint full = mx_shared(barriers), empty = full + 8 * STAGES, turn = empty + 8 * STAGES;
@@ -513,8 +533,6 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #endif
         int stage = 0, parity = 1;
 #if TENSOR_MAPS == 1
-        ulong x_map_at;
-        MX_PARAMETER_AT(x_map_at, "conv_nvidia_hopper", "0");
         if (item > 128 * CONSUMERS)
             copy_tile = tiles;
         bool has_filters = false;
@@ -572,6 +590,19 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             if (slices_all + COLUMN_SLICES + Z_SLICES == 0)
                 continue;
             BEGIN_TILE();
+#if TENSOR_MAPS
+            /* Behind the last image the map gives zeros. */
+            int image[X_BLOCKS], first[X_BLOCKS], blocks_by_map = 0;
+            bool by_map[X_BLOCKS];
+#pragma unroll
+            for (int b = 0; b < X_BLOCKS; b++) {
+                const int m = own.m0 + b * 64;
+                image[b] = mx_quotient(m, g.by_image);
+                first[b] = m - image[b] * (g.p * g.q);
+                by_map[b] = first[b] + 64 <= g.p * g.q || (image[b] + 1) * (g.p * g.q) >= g.pixels;
+                blocks_by_map += by_map[b];
+            }
+#endif
             for (int slice = 0; slice < slices_all; slice++) {
 #if PRODUCERS > 1
                 turn_of ^= 1;
@@ -585,7 +616,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 mx_barrier_wait(empty + 8 * stage, parity);
 #if TENSOR_MAPS
                 if (item == 128 * CONSUMERS) {
-                    mx_barrier_expect(full + 8 * stage, has_filters ? 0 : W_BYTES);
+                    mx_barrier_expect(full + 8 * stage, blocks_by_map * BLOCK_BYTES + (has_filters ? 0 : W_BYTES));
+#pragma unroll
+                    for (int b = 0; b < X_BLOCKS; b++)
+                        if (by_map[b])
+                            MX_COPY_CHANNELS(shared + stage * STAGE_BYTES + b * BLOCK_BYTES, x_map_at, first[b],
+                                             own.group * g.reduced + slice * DEPTH, image[b], full + 8 * stage);
                     if (!has_filters) {
                         COPY_FILTERS_BY_MAP(shared + FILTERS_AT(stage, slice), g.w_first, slice * DEPTH, full + 8 * stage);
                     }

@@ -3,7 +3,7 @@
  */
 #include "conv/nvidia/taps.h"
 
-#ifndef TENSOR_MAPS /* 1: one work-item copies, by maps of the tensors; 2: by a map of one of them */
+#ifndef TENSOR_MAPS /* 1: one work-item copies, by maps of the tensors; 2: all of them copy some of it */
 #define TENSOR_MAPS 0
 #endif
 #define ROWS_AT_ONCE 16 /* of the 128 work-items that copy */

@@ -291,8 +291,7 @@ cdef int _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, const 
         return 0
     if r.x_pixels == 0 or both(g.p) * g.q % 64 == 0:
         return 1
-    # Of few filters, or beside x in runs of 8 bytes, copies of w are too few to be felt.
-    return 2 if r.x_pixels == 8 and g.filters >= 128 else 0
+    return 2 if r.x_pixels == 8 else 0
 
 
 cdef double _end_of(const choice_t* c, int choice, const mx_conv_problem* p) noexcept nogil:
@@ -487,16 +486,18 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
     cdef KernelSpec unmapped = None
     cdef int by_maps = _by_maps(dev, p, r, g, phases, last)
     if by_maps:
-        maps = _maps(p, r, g, &unphased, &CHOICES[chosen], last, by_maps)
+        maps = _maps(p, r, g, &unphased, &CHOICES[chosen], last)
         if maps is not None:
             spec, unmapped = spec.defining(f"-D TENSOR_MAPS={by_maps}"), spec
-            args = (args[0] if by_maps == 2 else mapped(args[0], maps[0]), mapped(args[1], maps[1])) + args[2:]
+            x, args = args[:1], (mapped(args[0], maps[0]), mapped(args[1], maps[1])) + args[2:]
+            if by_maps == 2:
+                args, unmapped = x + args, unmapped.defining("-D X_AGAIN=1")
     return Step(spec, args, (best.groups * threads,), (threads,), 1, unmapped)
 
 
 cdef tuple _maps(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, const mx_nv_conv* whole,
-                 const choice_t* c, bint last, int by_maps):
-    """Maps of x, if it is copied by one, and w for tiles of a choice, None where there are none."""
+                 const choice_t* c, bint last):
+    """Maps of x and w for tiles of a choice, None where there are none."""
     cdef mx_nv_volume v
     cdef bytes x = None
     cdef int64_t image = both(g.p) * g.q
@@ -506,11 +507,9 @@ cdef tuple _maps(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g
         v.x_d = v.w_d = 0
     if not r.x_pixels:
         x = map_pixels(g, v.x_d, c.pixels, 2)
-    elif by_maps == 1 and (g.groups == 1 or g.x_g == g.reduced * g.x_c):
+    elif g.groups == 1 or g.x_g == g.reduced * g.x_c:
         x = map_channels(image, g.groups * g.reduced, g.pixels // image, g.x_c, g.x_n, SLICE, 2)
-    if x is None and by_maps == 1:
-        return None
-    w = map_filters(g, v.w_d, r.w_transposed, last and not r.w_transposed, c.filters, 2)
+    w = None if x is None else map_filters(g, v.w_d, r.w_transposed, last and not r.w_transposed, c.filters, 2)
     return None if w is None else (x, w)
 
 

@@ -32,8 +32,8 @@ LATER = ROOT / "bench" / "results" / "h100-taps-tf32-measurements.jsonl.bz2"  # 
 DIRECT = ROOT / "bench" / "results" / "h100-tf32-direct-measurements.jsonl.bz2"  # of NvWgmmaTf32, on problems of LATER
 EIGHT = ROOT / "bench" / "results" / "h100-float8-measurements.jsonl.bz2"
 RANDOM = ROOT / "bench" / "results" / "h200-random-measurements.jsonl.bz2"  # and what nobody had timed
-SIGNALS = ROOT / "bench" / "results" / "h100-signals-measurements.jsonl.bz2"  # and of NvMmaTf32Wrw
-WEIGHTS = ROOT / "bench" / "results" / "h200-tf32-weights-measurements.jsonl.bz2"  # where NvWgmmaTf32Wrw is
+SIGNALS = ROOT / "bench" / "results" / "h100-signals-measurements.jsonl.bz2"
+TF32 = ROOT / "bench" / "results" / "h200-tf32-measurements.jsonl.bz2"  # of convolutions that allow it
 OF_H100 = ROOT / "bench" / "results" / "h100-measurements.jsonl.bz2"
 H100 = "NVIDIA H100 80GB HBM3"
 PROBLEMS = 60
@@ -344,7 +344,7 @@ def test_no_worse_than_the_index_was(tmp_path):
     of 838, 1.15, 6.38.
     """
     rows = [json.loads(line) for path in (MEASUREMENTS, GROUPED, MODERN, LATER, DIRECT, EIGHT, SIGNALS, RANDOM,
-                                             WEIGHTS)
+                                             TF32)
             for line in bz2.decompress(path.read_bytes()).decode().splitlines()]
     (device,) = costs.devices_of(rows)[0].values()
     problems = costs.measured(rows, device)

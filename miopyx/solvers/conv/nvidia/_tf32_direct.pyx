@@ -27,7 +27,7 @@ from ._wgmma cimport (
     tile_t, time_of_rounds,
 )
 from ._tensor_maps cimport (
-    has_maps, map_channels, map_filters, map_pixels, map_result, mapped, may_have_maps, reach_of,
+    map_channels, map_filters, map_pixels, map_result, mapped, may_have_maps, reach_of,
 )
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_tf32_args.h" nogil:
@@ -110,7 +110,7 @@ cdef bytes _map_of_x(const mx_nv_conv* g, int phases, int64_t pixels):
 
 cdef bint _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases) noexcept:
     """Whether a launch copies x by a tensor map."""
-    return (_run_of(p, r) == 0 and r.channels % DEPTH == 0 and has_maps(dev)
+    return (_run_of(p, r) == 0 and r.channels % DEPTH == 0 and may_have_maps(dev)
             and _map_of_x(g, phases, 64) is not None)
 
 
@@ -560,7 +560,7 @@ cdef bint _by_fours(const mx_tensor* t, int64_t channels) noexcept nogil:
 
 cdef bint _weights_by_maps(Device dev, const mx_conv_problem* p) noexcept:
     """Whether the kernel copies by tensor maps, should there be some for how x and dy lie."""
-    return p.w.len[1] % DEPTH == 0 and p.w.len[0] // p.groups % DEPTH == 0 and has_maps(dev)
+    return p.w.len[1] % DEPTH == 0 and p.w.len[0] // p.groups % DEPTH == 0 and may_have_maps(dev)
 
 
 cdef mx_nv_volume _volume_of(const mx_conv_problem* p, const mx_nv_conv* g) noexcept:

@@ -12,7 +12,7 @@
  *     +----------------------+
  *
  * Sums run over all taps and channels in one fixed order, so that results do not depend on the number of cores.
- * Products are ACC, float for int8 too.
+ * int8: ACC is int, and an element two channels, see conv/cpu/pairs.h.
  * Memory: no local memory; sums, totals, the pixels' addresses and their copies are private.
  * Tuning: K_BLOCK changes the last bits of sums of more than BLOCK_TERMS terms, no definition a bit of shorter ones.
  * Taps in the padding read zeros, so an infinite filter makes NaN there, as it does for the GEMM solvers.
@@ -20,9 +20,6 @@
  */
 #ifndef OUT_TYPE /* a storage type */
 #define OUT_TYPE float
-#endif
-#ifndef SUM /* int where the products are of int8: sums of a block are exact in float, longer ones are not */
-#define SUM ACC
 #endif
 #ifndef VEC /* ACC elements in a vector register: 2, 4, 8 or 16 */
 #define VEC 16
@@ -42,7 +39,7 @@
 #ifndef COPIED /* channels of a pixel, or some more, that a work-item converts; 0: `in` is ACC */
 #define COPIED 0
 #endif
-#ifndef IN_TYPE /* storage type */
+#ifndef IN_TYPE /* storage type; int32 where elements are pairs */
 #define IN_TYPE ACC
 #endif
 #include "include/common.h"
@@ -64,33 +61,42 @@
 #define ROWS_3 8
 #define ROWS_4 6
 
-typedef MX_JOIN(SUM, VEC) sum_vec;
-#define TO_SUM MX_JOIN(MX_JOIN(convert_, SUM), VEC)
-
-/* p[c] = alpha * sum + beta * p[c]; an integer sum that is not scaled is stored as it is, all bits exact. */
-#if MX_TYPE(SUM) == MX_TYPE_int
-#define MIX SCALAR
-#else
-#define MIX ACC
+#if MX_INTEGER_ACC
+#include "conv/cpu/pairs.h"
+#undef OUTER_PRODUCT
+#define OUTER_PRODUCT(ROWS, V, s, a, b)                                                           \
+    _Pragma("unroll") for (int i = 0; i < ROWS; i++) {                                            \
+        const vec left_ = (vec)(a);                                                               \
+        _Pragma("unroll") for (int j = 0; j < V; j++)                                             \
+            s[i][j] = ADD_PRODUCTS(s[i][j], left_, b);                                            \
+    }
 #endif
+
 #ifndef EPILOGUE
-static inline void store_sum(__global STORAGE(OUT_TYPE) *p, int c, SUM sum, SCALAR alpha, SCALAR beta)
+static inline void store_sum(__global STORAGE(OUT_TYPE) *p, int c, ACC sum, SCALAR alpha, SCALAR beta)
 {
-    if (beta != 0)
-        STORE(OUT_TYPE)(p, c, (MIX)alpha * (MIX)sum + (MIX)beta * (MIX)LOAD(OUT_TYPE)(p, c));
-    else if (alpha == 1)
-        STORE(OUT_TYPE)(p, c, sum);
-    else
-        STORE(OUT_TYPE)(p, c, (MIX)alpha * (MIX)sum);
+    STORE_MIXED(OUT_TYPE, p, c, sum, alpha, beta);
 }
 #else
 #define store_sum(p, c, sum, ...) STORE_ONE(OUT_TYPE, p, c, sum)
 #endif
 
-/* Whole vectors likewise; integers lane by lane. */
-#if MX_TYPE(OUT_TYPE) == MX_TYPE_int8 || MX_TYPE(OUT_TYPE) == MX_TYPE_int32 || MX_TYPE(SUM) == MX_TYPE_int
-#define WHOLE 0
-#define store_vec(p, v, ...)
+/* Whole vectors likewise; integers that are scaled, or become something else, lane by lane. */
+#if MX_INTEGER_ACC
+#define WHOLE 1
+static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, SCALAR alpha, SCALAR beta)
+{
+#if MX_TYPE(OUT_TYPE) == MX_TYPE_int32
+    if (alpha == 1 && beta == 0) {
+        STORE_VEC(v, p);
+        return;
+    }
+#endif
+    ACC lanes[VEC];
+    STORE_VEC(v, lanes);
+    for (int i = 0; i < VEC; i++)
+        store_sum(p, i, lanes[i], alpha, beta);
+}
 #else
 #define WHOLE 1
 static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, EPILOGUE_PARAMS)
@@ -104,7 +110,7 @@ static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, EPILOGUE_PARA
 
 /* Sums leave the registers for memory: where nothing is converted, and those of 16 bits where nothing is added or
  * scaled.  All that for each of them would be long code. */
-#define SAME_TYPE (MX_TYPE(OUT_TYPE) == MX_TYPE(ACC))
+#define SAME_TYPE (MX_TYPE(OUT_TYPE) == MX_TYPE(ACC) || MX_INTEGER_ACC && MX_TYPE(OUT_TYPE) == MX_TYPE_int32)
 #ifdef EPILOGUE
 #define DIRECT (WHOLE && SAME_TYPE)
 #else
@@ -123,7 +129,7 @@ static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, EPILOGUE_PARA
         _Pragma("unroll") for (int i = 0; i < ROWS; i++)                                          \
             store_vec(out + to[i] + j * VEC, s[i][j], EPILOGUE_ARGS);                             \
     }
-#elif WHOLE && !SAME_TYPE
+#elif WHOLE && !SAME_TYPE && !MX_INTEGER_ACC
 #define STORE_TILE(ROWS, V) FOR_TILE(ROWS, V, VSTORE(OUT_TYPE)(out + to[i] + j * VEC, 0, s[i][j]);)
 #else
 #define STORE_TILE(ROWS, V) FOR_TILE(ROWS, V, store_vec(out + to[i] + j * VEC, s[i][j], alpha, beta);)
@@ -141,13 +147,13 @@ static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, EPILOGUE_PARA
 /* sums[ROWS][V] = or += sum over the segments' taps and `depth` channels; rows[segment * ALL + i] are pixels and
  * panels[segment] filters, the first of them `filter`.  With `out` the sums go there at once, `to[]` are offsets. */
 #define DEFINE_MULTIPLY(V, ROWS)                                                                  \
-    NOINLINE void multiply_##V(bool add, sum_vec *restrict sums, PIXELS const ACC *const *rows,   \
+    NOINLINE void multiply_##V(bool add, vec *restrict sums, PIXELS const ACC *const *rows,   \
                                __global const ACC *const *panels, int segments, int depth,        \
                                __global STORAGE(OUT_TYPE) *restrict out, const long *to,          \
                                long filter, EPILOGUE_PARAMS)                                      \
     {                                                                                             \
         vec s[ROWS][V];                                                                           \
-        FOR_TILE(ROWS, V, s[i][j] = START(add, sums[i * V + j]);)                                 \
+        FOR_TILE(ROWS, V, s[i][j] = add ? sums[i * V + j] : (vec)((ACC)0);)                       \
         if (DIRECT && out)                                                                        \
             FOR_TILE(ROWS, V, PREFETCH(out + to[i] + j * VEC);)                                   \
         for (int segment = 0; segment < segments; segment++) {                                    \
@@ -165,17 +171,10 @@ static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, EPILOGUE_PARA
         if (DIRECT && out)                                                                        \
             STORE_TILE(ROWS, V)                                                                   \
         else                                                                                      \
-            FOR_TILE(ROWS, V, FINISH(add, sums[i * V + j], s[i][j]);)                             \
+            FOR_TILE(ROWS, V, sums[i * V + j] = s[i][j];)                                         \
     }
-#if MX_TYPE(SUM) == MX_TYPE_int
-#define START(add, sum) (vec)((ACC)0)
-#define FINISH(add, sum, s) sum = (add ? sum : (sum_vec)0) + TO_SUM(s)
-#else
-#define START(add, sum) add ? sum : (vec)((ACC)0)
-#define FINISH(add, sum, s) sum = s
-#endif
 
-#if MX_TYPE(SUM) != MX_TYPE_int
+#if !MX_INTEGER_ACC
 DEFINE_LONG_SUMS(vec)
 #endif
 DEFINE_MULTIPLY(1, ROWS_1)
@@ -187,13 +186,20 @@ DEFINE_MULTIPLY(4, ROWS_4)
 
 #if COPIED
 #define PITCH (COPIED + 16) /* so that rows of a tile do not want the same lines of the cache */
-static inline void copy_pixel(ACC *restrict to, __global const STORAGE(IN_TYPE) *restrict in, int inputs)
+static inline void copy_pixel(ACC *restrict to, __global const STORAGE(IN_TYPE) *restrict in, int inputs, int channels)
 {
     int c = 0;
+#if MX_INTEGER_ACC
+    for (; 2 * (c + VEC) <= channels; c += VEC)
+        STORE_VEC(load_pairs(in + 2 * c), to + c);
+    for (; c < inputs; c++)
+        to[c] = pair_of(in, c, channels);
+#else
     for (; c + VEC <= inputs; c += VEC)
         STORE_VEC(MX_JOIN(MX_JOIN(convert_, ACC), VEC)(VLOAD(IN_TYPE)(in, c)), to + c);
     for (; c < inputs; c++)
         to[c] = (ACC)LOAD(IN_TYPE)(in, c);
+#endif
 }
 #endif
 
@@ -227,7 +233,7 @@ NOINLINE void conv_share(__global const STORAGE(IN_TYPE) *restrict in, __global 
     __global const ACC *zero = packed;
     const long all_taps = (long)g.taps[0] * g.taps[1] * g.taps[2];
     packed += zeros + (long)group * vectors * VEC * all_taps * g.inputs;
-    in += (long)group * g.inputs;
+    in += (long)group * (COPIED ? g.channels : g.inputs);
     out += (long)group * g.outputs;
 
     /* The place of each pixel's first tap, and the pixel itself. */
@@ -284,12 +290,15 @@ NOINLINE void conv_share(__global const STORAGE(IN_TYPE) *restrict in, __global 
     ACC copy[ALL * PITCH];
     for (int i = 0; i < count; i++)
         if ((uint)at_d[i] < (uint)g.in_len[0] && (uint)at_h[i] < (uint)g.in_len[1] && (uint)at_w[i] < (uint)g.in_len[2])
-            copy_pixel(copy + i * PITCH, in + from[i], g.inputs);
+            copy_pixel(copy + i * PITCH, in + from[i], g.inputs, g.channels);
         else
             for (int c = 0; c < g.inputs; c++)
                 copy[i * PITCH + c] = 0;
 #endif
-    sum_vec sums[ALL * N_VECTORS], totals[ALL * N_VECTORS * 3];
+    vec sums[ALL * N_VECTORS];
+#if !MX_INTEGER_ACC
+    vec totals[ALL * N_VECTORS * 3];
+#endif
     PIXELS const ACC *pixel[SEGMENTS * ALL];
     __global const ACC *panel[SEGMENTS];
     const int pieces = (g.inputs + K_BLOCK - 1) / K_BLOCK;
@@ -327,7 +336,7 @@ NOINLINE void conv_share(__global const STORAGE(IN_TYPE) *restrict in, __global 
                 const int c0 = (int)((long)piece * g.inputs / pieces);
                 const int depth = (int)((long)(piece + 1) * g.inputs / pieces) - c0;
                 const bool add = tap + piece > 0;
-#if MX_TYPE(SUM) != MX_TYPE_int
+#if !MX_INTEGER_ACC
                 if (terms > 0 && terms + segments * depth > BLOCK_TERMS) {
                     settle(settled, sums, totals, padded * used);
                     settled++;
@@ -337,7 +346,7 @@ NOINLINE void conv_share(__global const STORAGE(IN_TYPE) *restrict in, __global 
 #endif
                 const bool last = DIRECT && tap + segments == taps && piece + 1 == pieces && columns == used * VEC;
                 for (int i = 0; i < padded; i += rows) {
-                    sum_vec *s = sums + i * used;
+                    vec *s = sums + i * used;
                     __global STORAGE(OUT_TYPE) *now =
                         last && settled == 0 && i + rows <= count ? out + v0 * VEC : 0;
                     if (used == 1)
@@ -358,13 +367,13 @@ NOINLINE void conv_share(__global const STORAGE(IN_TYPE) *restrict in, __global 
                 }
             }
         }
-#if MX_TYPE(SUM) != MX_TYPE_int
+#if !MX_INTEGER_ACC
         if (settled > 0)
             complete(settled, sums, totals, padded * used);
 #endif
         /* What was not stored: pixels beside repeated ones, channels that fill no vector, and long sums. */
         for (int i = DIRECT && settled == 0 && columns == used * VEC ? count / rows * rows : 0; i < count; i++) {
-            const sum_vec *s = sums + i * used;
+            const vec *s = sums + i * used;
             __global STORAGE(OUT_TYPE) *p = out + to[i] + v0 * VEC;
             int c = 0;
             if (WHOLE)
@@ -374,7 +383,7 @@ NOINLINE void conv_share(__global const STORAGE(IN_TYPE) *restrict in, __global 
                 }
             for (; c < columns; c++) {
                 OF_FILTER(filter + c)
-                store_sum(p, c, ((const SUM *)s)[c], EPILOGUE_ARGS);
+                store_sum(p, c, ((const ACC *)s)[c], EPILOGUE_ARGS);
             }
         }
     }

@@ -7,6 +7,7 @@
 typedef struct {
     int images, groups;
     int inputs, outputs;
+    int channels;              /* of a group in memory: inputs, or, where two of them are one, twice as many or one less */
     int in_pixel, out_pixel;   /* elements from one pixel to the next */
     int in_len[3], out_len[3]; /* pixels */
     int taps[3], pad[3], step[3], dilation[3];

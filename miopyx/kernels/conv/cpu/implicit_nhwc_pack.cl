@@ -6,6 +6,10 @@
  *       Grid: local (1, 1, 1), global (tiles of lanes, or 1 for backward data, shares of the depth, groups)
  *     convert: lines of `in` as ACC, with `left` and `right` zeros about them
  *       Grid: local (1), global (shares of the lines)
+ *     convert_pairs: lines of pixels of int8 as pairs, with `left` and `right` pixels of zeros about them
+ *       Grid: local (1), global (shares of the pixels)
+ *
+ * int8, ACC int: an element is two channels of a group, the last one with a zero where they are odd; depth: tap and pair.
  *
  * Memory: no local memory; VEC x VEC elements are transposed in registers.
  * Bound by: memory.
@@ -24,6 +28,10 @@
 
 #if VEC != 2 && VEC != 4 && VEC != 8 && VEC != 16
 #error "VEC must be 2, 4, 8 or 16"
+#endif
+
+#if MX_INTEGER_ACC
+#include "conv/cpu/pairs.h"
 #endif
 
 #if VEC == 2
@@ -100,10 +108,23 @@ NOINLINE void pack_lanes(__global const STORAGE(IN_TYPE) *restrict w, __global A
     }
 }
 #else
+#if MX_INTEGER_ACC
+/* VEC elements of a row of w, or element i. */
+#define ROW_ELEMENTS(i) (2 * (i))
+#define LOAD_ROW(p) load_pairs(p)
+#define LOAD_ONE(p, i) pair_of((p) + (i) / pairs * channels, (i) % pairs, channels)
+#else
+#define ROW_ELEMENTS(i) (i)
+#define LOAD_ROW(p) MX_JOIN(MX_JOIN(convert_, ACC), VEC)(VLOAD(IN_TYPE)(p, 0))
+#define LOAD_ONE(p, i) (ACC)LOAD(IN_TYPE)(p, i)
+#endif
 /* A tile of filters, a share of their taps and channels; `out` is the group's. */
 NOINLINE void pack_tile(__global const STORAGE(IN_TYPE) *restrict w, __global ACC *restrict out, int filters,
-                        long depth, int tile, int tiles, long share, long shares)
+                        int taps, int channels, int tile, int tiles, long share, long shares)
 {
+    const int pairs = (channels + 1) / 2;
+    const bool odd = MX_INTEGER_ACC && channels % 2 != 0;
+    const long length = (long)taps * channels, depth = MX_INTEGER_ACC ? (long)taps * pairs : length;
     const pack_t t = tile_of(filters, tile, tiles);
     const int width = t.used * VEC;
     const long blocks = (depth + VEC - 1) / VEC;
@@ -111,14 +132,14 @@ NOINLINE void pack_tile(__global const STORAGE(IN_TYPE) *restrict w, __global AC
     for (long block = blocks * share / shares; block < blocks * (share + 1) / shares; block++) {
         const long i = block * VEC;
         for (int v = 0; v < t.used; v++) {
-            __global const STORAGE(IN_TYPE) *rows = w + (t.first + v) * VEC * depth;
+            __global const STORAGE(IN_TYPE) *rows = w + (t.first + v) * VEC * length;
             __global ACC *to = out + i * width + v * VEC;
             const int last = v < t.whole ? VEC - 1 : filters % VEC - 1;
-            if (i + VEC <= depth) {
+            if (i + VEC <= depth && !odd) {
                 vec a[VEC];
 #pragma unroll
                 for (int j = 0; j < VEC; j++)
-                    a[j] = MX_JOIN(MX_JOIN(convert_, ACC), VEC)(VLOAD(IN_TYPE)(rows + min(j, last) * depth + i, 0));
+                    a[j] = LOAD_ROW(rows + min(j, last) * length + ROW_ELEMENTS(i));
                 for (int j = last + 1; j < VEC; j++)
                     a[j] = (vec)((ACC)0);
                 transpose(a);
@@ -126,9 +147,9 @@ NOINLINE void pack_tile(__global const STORAGE(IN_TYPE) *restrict w, __global AC
                 for (int j = 0; j < VEC; j++)
                     STORE_VEC(a[j], to + j * width);
             } else
-                for (long j = 0; j < depth - i; j++)
+                for (long j = 0; j < min(depth - i, (long)VEC); j++)
                     for (int lane = 0; lane < VEC; lane++)
-                        to[j * width + lane] = lane <= last ? (ACC)LOAD(IN_TYPE)(rows + lane * depth, i + j) : (ACC)0;
+                        to[j * width + lane] = lane <= last ? LOAD_ONE(rows + lane * length, i + j) : (ACC)0;
         }
     }
 }
@@ -140,7 +161,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
 {
     const long share = get_group_id(1), shares = get_num_groups(1), group = get_group_id(2);
     const int lanes = BACKWARD ? channels : filters;
-    const long depth = (long)taps * (BACKWARD ? filters : channels);
+    const long depth = (long)taps * (BACKWARD ? filters : MX_INTEGER_ACC ? (channels + 1) / 2 : channels);
     w += w_offset + group * filters * taps * channels;
     out += out_offset;
     if (group == 0 && get_group_id(0) == 0)
@@ -150,7 +171,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pack_filters(
 #if BACKWARD
     pack_lanes(w, out, filters, taps, channels, tiles, share, shares);
 #else
-    pack_tile(w, out, filters, depth, get_group_id(0), tiles, share, shares);
+    pack_tile(w, out, filters, taps, channels, get_group_id(0), tiles, share, shares);
 #endif
 }
 
@@ -194,3 +215,45 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void convert(
 {
     convert_share(in + in_offset, out + out_offset, lines, length, left, right, get_group_id(0), get_num_groups(0));
 }
+
+#if MX_INTEGER_ACC
+/* Pixels of some groups' channels, side by side. */
+static inline void convert_pixels(__global const char *restrict in, __global short *restrict out, long groups,
+                                  int channels)
+{
+    if (channels % 2 != 0) {
+        for (long g = 0; g < groups; g++, in += channels, out += channels + 1) {
+            for (int c = 0; c < channels; c++)
+                out[c] = in[c];
+            out[channels] = 0;
+        }
+        return;
+    }
+    long i = 0;
+    for (; i + 16 <= groups * channels; i += 16)
+        MX_STORE_LOOSE(ushort, 16, (__global ushort *)out + i, as_ushort16(convert_short16(vload16(0, in + i))));
+    for (; i < groups * channels; i++)
+        out[i] = in[i];
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void convert_pairs(
+    __global const char *restrict in, long in_offset, __global int *restrict out, long out_offset, long lines,
+    int pixels, int groups, int channels, int left, int right)
+{
+    const int pitch = left + pixels + right, wide = (channels + 1) / 2 * 2;
+    const long all = lines * pitch, end = all * (get_group_id(0) + 1) / get_num_groups(0);
+    __global short *const to = (__global short *)(out + out_offset);
+    in += in_offset;
+    for (long i = all * get_group_id(0) / get_num_groups(0), run; i < end; i += run) {
+        const long line = i / pitch;
+        const int at = (int)(i % pitch) - left;
+        __global short *p = to + i * groups * wide;
+        run = min(end - i, (long)(at < 0 ? -at : at < pixels ? pixels - at : pixels + right - at));
+        if (at >= 0 && at < pixels)
+            convert_pixels(in + (line * pixels + at) * groups * channels, p, run * groups, channels);
+        else
+            for (long j = 0; j < run * groups * wide; j++)
+                p[j] = 0;
+    }
+}
+#endif

@@ -1,7 +1,8 @@
 """Implicit GEMM for CPU devices, channels last: x and y (n d h w c), filters (k z r s c), all packed.
 
 Vectors hold output channels, the rows of a register tile are pixels.  Forward and backward data are one kernel: the
-channels of an input pixel are broadcast from memory, the filters are packed first.  An input of another type than
+channels of an input pixel are broadcast from memory, the filters are packed first.  int8 is multiplied in pairs of
+channels, of 16 bits each, two products by an instruction.  An input of another type than
 that of the sums is converted by a step before, or, where the filter is one tap, by the work-items that read it.
 Backward data takes the outputs by phases of the stride, so that no product with a zero between gradients is made.
 Backward weights gathers the columns of x a block at a time; where dw has few tiles, its sums are split over the pixels
@@ -20,7 +21,7 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
-    IMPLICIT_GEMM, ConvSolver, acc_size, capped_product, capped_sum, in_blocks, is_packed_nhwc, spatial_size, sum_terms,
+    IMPLICIT_GEMM, ConvSolver, acc_size, acc_token, capped_product, capped_sum, in_blocks, is_packed_nhwc, spatial_size, sum_terms,
 )
 from miopyx.solvers._tokens cimport real_token, type_token
 from miopyx.solvers.conv._matmul cimport wide_scalars
@@ -50,7 +51,7 @@ cdef tuple MANY_FILTERS = (192, 256)
 
 cdef extern from "miopyx/kernels/conv/cpu/implicit_nhwc_args.h" nogil:
     ctypedef struct mx_nhwc:
-        int images, groups, inputs, outputs, in_pixel, out_pixel
+        int images, groups, inputs, outputs, channels, in_pixel, out_pixel
         int in_len[3]
         int out_len[3]
         int taps[3]
@@ -60,11 +61,12 @@ cdef extern from "miopyx/kernels/conv/cpu/implicit_nhwc_args.h" nogil:
 
 # A convolution as the kernels see it, and what else steps are made of.
 cdef struct shape_t:
-    int64_t images, groups, inputs, outputs, in_pixel, out_pixel
+    int64_t images, groups, inputs, outputs, channels, in_pixel, out_pixel
     int64_t[3] into, out, taps, pad, step, dilation
     int64_t vec, n_vectors, vectors, tiles    # along the outputs; of backward weights along taps and inputs
     int64_t left, right                       # pixels that are put beside x's rows
     bint converted                            # the input is copied to the workspace
+    bint pairs                                # an input is two channels, of int8
 
 
 cdef shape_t _shape(Device dev, const mx_conv_problem* p) noexcept:
@@ -80,6 +82,10 @@ cdef shape_t _shape(Device dev, const mx_conv_problem* p) noexcept:
     s.images, s.groups = x.len[0], p.groups
     s.in_pixel, s.out_pixel = x.len[1], y.len[1]
     s.inputs, s.outputs = x.len[1] // p.groups, y.len[1] // p.groups
+    s.channels, s.pairs = s.inputs, p.w.type == MX_INT8
+    if s.pairs:
+        s.inputs = ceil_div(s.channels, 2)
+        s.in_pixel = s.groups * s.inputs
     for i in range(3):
         s.into[i], s.out[i], s.taps[i] = x.len[2 + i], y.len[2 + i], p.w.len[2 + i]
         s.pad[i], s.step[i], s.dilation[i] = p.pad[i], p.step[i], p.dilation[i]
@@ -106,7 +112,7 @@ cdef Arg _nhwc(const shape_t* s):
     cdef mx_nhwc g
     cdef int i
     g.images, g.groups, g.inputs, g.outputs = <int> s.images, <int> s.groups, <int> s.inputs, <int> s.outputs
-    g.in_pixel, g.out_pixel = <int> s.in_pixel, <int> s.out_pixel
+    g.channels, g.in_pixel, g.out_pixel = <int> s.channels, <int> s.in_pixel, <int> s.out_pixel
     for i in range(3):
         g.in_len[i], g.out_len[i], g.taps[i] = <int> s.into[i], <int> s.out[i], <int> s.taps[i]
         g.pad[i], g.step[i], g.dilation[i] = <int> s.pad[i], <int> s.step[i], <int> s.dilation[i]
@@ -198,7 +204,7 @@ cdef class _Nhwc(ConvSolver):
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
         if p.direction == MX_BACKWARD_WEIGHTS:
             return _usual(WEIGHTS)
-        if p.w.len[0] * p.w.len[1] * spatial_size(&p.w) * acc_size(p) > CORE_CACHE:
+        if p.w.len[0] * p.w.len[1] * spatial_size(&p.w) * (acc_size(p) // (2 if p.w.type == MX_INT8 else 1)) > CORE_CACHE:
             return MANY_FILTERS
         return _usual(DATA)
 
@@ -224,29 +230,36 @@ cdef class _NhwcData(_Nhwc):
         cdef dict tuned = _tuned(DATA, config)
         cdef int64_t copied = _copied(&s, tuned["CHUNK"])
         cdef Arg source = Arg.slot_of(in_slot, type_size(<int> x.type))
-        accumulator = real_token(p.w.type == MX_DOUBLE)
-        both = {"ACC": accumulator, "VEC": s.vec, "BACKWARD": int(backward)}
+        both = {"ACC": acc_token(p), "VEC": s.vec, "BACKWARD": int(backward)}
 
         # As many work-items as there is use for: about 64 KB each.
         items = max(1, min(64, s.inputs * taps * s.vec * size * (s.vectors if backward else s.n_vectors) >> 16))
         packing = (
             Arg.slot_of(SLOT_W, type_size(<int> p.w.type)), Arg.slot_of(SLOT_WORKSPACE, size),
-            Arg.int32(s.inputs if backward else s.outputs), Arg.int32(taps),
-            Arg.int32(s.outputs if backward else s.inputs), Arg.int32(s.tiles), Arg.int64(zeros))
+            Arg.int32(s.inputs if backward else s.outputs), Arg.int32(spatial_size(&p.w)),
+            Arg.int32(s.outputs if backward else s.channels), Arg.int32(s.tiles), Arg.int64(zeros))
         steps = [Step(
             KernelSpec("conv/cpu/implicit_nhwc_pack.cl", "pack_filters", IN_TYPE=type_token(p.w.type), **both),
             packing, (1 if backward else s.tiles, items, s.groups), (1, 1, 1))]
         if s.converted and copied == 0:
             lines, length = s.images * s.into[0] * s.into[1], (s.into[2] - s.left - s.right) * s.in_pixel
-            if s.left + s.right == 0:
-                lines, length = 1, lines * length
+            into = Arg.slot_of(SLOT_WORKSPACE, size, start)
+            if s.pairs:
+                args = (source, into, Arg.int64(lines), Arg.int32(s.into[2] - s.left - s.right), Arg.int32(s.groups),
+                        Arg.int32(s.channels), Arg.int32(s.left), Arg.int32(s.right))
+            else:
+                if s.left + s.right == 0:
+                    lines, length = 1, lines * length
+                args = (source, into, Arg.int64(lines), Arg.int64(length), Arg.int64(s.left * s.in_pixel),
+                        Arg.int64(s.right * s.in_pixel))
             items = max(1, min(64, lines * length >> 14))
             steps.append(Step(
-                KernelSpec("conv/cpu/implicit_nhwc_pack.cl", "convert", IN_TYPE=type_token(x.type), **both),
-                (source, Arg.slot_of(SLOT_WORKSPACE, size, start), Arg.int64(lines), Arg.int64(length),
-                 Arg.int64(s.left * s.in_pixel), Arg.int64(s.right * s.in_pixel)),
-                (items,), (1,)))
-            source = Arg.slot_of(SLOT_WORKSPACE, size, start)
+                KernelSpec("conv/cpu/implicit_nhwc_pack.cl", "convert_pairs" if s.pairs else "convert",
+                           IN_TYPE=type_token(x.type), **both),
+                args, (items,), (1,)))
+            source = into
+        elif copied > 0:
+            s.in_pixel = s.groups * s.channels
 
         pixels = s.images
         for i in range(3):
@@ -257,12 +270,12 @@ cdef class _NhwcData(_Nhwc):
         wide = wide_scalars(dev, y.type)
         defines = {"SCALAR": real_token(wide), "OUT_TYPE": type_token(y.type),
                    "N_VECTORS": s.n_vectors, **tuned, **both}
-        if p.w.type == MX_INT8:
-            defines["SUM"] = "int"
         items = ENOUGH_ITEMS
         if copied > 0:  # work-items that share pixels convert them all
             items = min(items, 2 * ITEMS_A_CORE * dev.compute_units)
             defines.update(COPIED=copied, IN_TYPE=type_token(x.type))
+        elif s.pairs:
+            defines["IN_TYPE"] = "int32"
         steps.append(Step(
             KernelSpec("conv/cpu/implicit_nhwc.cl", "conv_nhwc", **defines),
             (source, Arg.slot_of(SLOT_WORKSPACE, size), Arg.slot_of(out_slot, type_size(<int> y.type)),

@@ -1,0 +1,49 @@
+/* int8 for CPU devices: two neighbouring channels are the halves of an int, 16 bits each, the first one below.  x86
+ * multiplies both and adds the products in one instruction (pmaddwd; with VNNI vpdpwssd, which adds them to the sum, too);
+ * nothing is rounded, and nothing saturates.
+ *
+ * Whoever includes this defines VEC, and `vec` as so many ints.
+ */
+#define PAIR(low, high) ((low) & 0xffff | (high) << 16)
+
+/* sum + a.low * b.low + a.high * b.high */
+#if defined(__has_builtin)
+#if VEC == 16 && defined(__AVX512BW__) && __has_builtin(__builtin_ia32_pmaddwd512)
+#define MX_PMADDWD __builtin_ia32_pmaddwd512
+#elif VEC == 8 && defined(__AVX2__) && __has_builtin(__builtin_ia32_pmaddwd256)
+#define MX_PMADDWD __builtin_ia32_pmaddwd256
+#elif VEC == 4 && defined(__SSE2__) && __has_builtin(__builtin_ia32_pmaddwd128)
+#define MX_PMADDWD __builtin_ia32_pmaddwd128
+#endif
+#endif
+#ifdef MX_PMADDWD
+typedef short mx_shorts __attribute__((__vector_size__(4 * VEC)));
+#define ADD_PRODUCTS(sum, a, b) \
+    ((sum) + __builtin_astype(MX_PMADDWD(__builtin_astype(a, mx_shorts), __builtin_astype(b, mx_shorts)), vec))
+#else
+#define ADD_PRODUCTS(sum, a, b) ((sum) + ((a) << 16 >> 16) * ((b) << 16 >> 16) + ((a) >> 16) * ((b) >> 16))
+#endif
+
+/* VEC pairs of 2 * VEC neighbours at any address. */
+static inline vec load_pairs(__global const char *p)
+{
+#if VEC == 16
+    const char16 a = vload16(0, p), b = vload16(1, p);
+    return PAIR(convert_int16((char16)(a.even, b.even)), convert_int16((char16)(a.odd, b.odd)));
+#elif VEC == 8
+    const char16 a = vload16(0, p);
+    return PAIR(convert_int8(a.even), convert_int8(a.odd));
+#elif VEC == 4
+    const char8 a = vload8(0, p);
+    return PAIR(convert_int4(a.even), convert_int4(a.odd));
+#else
+    const char4 a = vload4(0, p);
+    return PAIR(convert_int2(a.even), convert_int2(a.odd));
+#endif
+}
+
+/* Pair i of `count` numbers; beyond the last one is zero. */
+static inline int pair_of(__global const char *p, int i, int count)
+{
+    return PAIR((int)p[2 * i], 2 * i + 1 < count ? (int)p[2 * i + 1] : 0);
+}

@@ -23,6 +23,8 @@
  * `pairs`, backward data with stride 2 along w, both phases along w are stored together.  With `stream` results go past
  * the caches where beta is 0.
  * Memory: no local memory; panel, sums and totals are private.  Nothing outside the tensors is read.
+ * int8, ACC int: two neighbours of a sum, channel by channel, are an element of panel and filters, see conv/cpu/pairs.h.
+ * Filters have at most K_BLOCK / 2 taps then.
  * Sums are taken over channels and, in each, taps in order.  K_BLOCK changes the last bits of sums of more than
  * BLOCK_TERMS terms, no definition a bit of shorter ones.
  * Bound by: multiply-adds; packing where rows are few; storing where channels are few.
@@ -78,6 +80,12 @@
 #endif
 
 #define ALL_VECTORS (TILES * N_VECTORS)
+#if MX_INTEGER_ACC
+#include "conv/cpu/pairs.h"
+#define ELEMENTS(terms) (((terms) + 1) / 2) /* of so many terms of a sum */
+#else
+#define ELEMENTS(terms) (terms)
+#endif
 #include "conv/cpu/tile.h"
 
 #if MX_TYPE(ACC) == MX_TYPE_double
@@ -196,7 +204,7 @@ NOINLINE void pack_some(__global const STORAGE(W_TYPE) *restrict w, __global ACC
     const long filters = p->w.len[0] / p->groups, channels = BACKWARD ? filters : p->w.len[1];
     const long rows = BACKWARD ? p->w.len[1] : filters, depth = channels * taps;
     const long row_blocks = (rows + block - 1) / block;
-    packed += group * row_blocks * depth * block;
+    packed += group * row_blocks * ELEMENTS(depth) * block;
     vec v[VEC];
 #if BACKWARD
     /* All rows of a few channels: the filter is read in long runs. */
@@ -242,15 +250,21 @@ NOINLINE void pack_some(__global const STORAGE(W_TYPE) *restrict w, __global ACC
 #else
     const long row = id * VEC, from = group * rows;
     const int blocks = (int)min((long)(VEC / block), row_blocks - row / block);
-    packed += row / block * depth * block;
+    packed += row / block * ELEMENTS(depth) * block;
     for (long k = 0; k < depth; k += VEC) {
         const int count = (int)min((long)VEC, depth - k);
 #pragma unroll
         for (int i = 0; i < VEC; i++)
             v[i] = load_filters(w, (from + min(row + i, rows - 1)) * depth + k, size);
         transpose(v);
+#if MX_INTEGER_ACC
+        for (int j = 0; j < count; j += 2)
+            store_rows(packed + (k + j) / 2 * block, PAIR(v[j], j + 1 < count ? v[j + 1] : (vec)0), ELEMENTS(depth), blocks,
+                       block);
+#else
         for (int j = 0; j < count; j++)
             store_rows(packed + (k + j) * block, v[j], depth, blocks, block);
+#endif
     }
 #endif
 }
@@ -464,6 +478,18 @@ NOINLINE void pack_panel(vec *restrict panel, const mx_tile *restrict t, const m
     }
 }
 
+#if MX_INTEGER_ACC
+/* Every other row of the panel joins the one before it. */
+static inline void join_pairs(vec *restrict panel, int used, int rows)
+{
+    for (int k = 0; k < rows; k += 2)
+        for (int j = 0; j < used; j++) {
+            const vec low = panel[k * ALL_VECTORS + j];
+            panel[k / 2 * ALL_VECTORS + j] = PAIR(low, k + 1 < rows ? panel[(k + 1) * ALL_VECTORS + j] : (vec)0);
+        }
+}
+#endif
+
 #define MOST_LINES 64
 #define HIDING 4 /* tiles of rows that fetching takes no time beside */
 #define FAR_APART (2048 / (int)sizeof(STORAGE(IN_TYPE))) /* elements of a channel; less is seen coming */
@@ -530,6 +556,10 @@ static inline void store_run(__global STORAGE(OUT_TYPE) *restrict out, const ACC
         for (; i + VEC <= n; i += VEC)
             VSTORE(OUT_TYPE)(out, i, WITH_OLD);
     }
+#elif MX_TYPE(OUT_TYPE) == MX_TYPE_int32
+    if (alpha == 1 && beta == 0)
+        for (; i + VEC <= n; i += VEC)
+            MX_JOIN(vstore, VEC)(MX_JOIN(vload, VEC)(0, sums + i), 0, out + i);
 #endif
     for (; i < n; i++)
         STORE_ONE(OUT_TYPE, out, i, sums[i]);
@@ -653,7 +683,7 @@ NOINLINE void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __glob
     const long in_step[3] = {p->step[0], p->step[1], p->step[2]}, out_step[3] = {1, 1, 1};
 #endif
     const long x_plane = x->len[2] * x->len[3] * x->len[4], y_plane = y->len[2] * y->len[3] * y->len[4];
-    const long all_depth = p->w.len[2] * p->w.len[3] * p->w.len[4] * channels;
+    const long all_depth = ELEMENTS(p->w.len[2] * p->w.len[3] * p->w.len[4] * channels);
     const long row_blocks = (rows + ROWS - 1) / ROWS;
     const long tile = id / count % tiles, chunk = id / count / tiles;
     const long block0 = chunk * row_blocks / chunks, block1 = (chunk + 1) * row_blocks / chunks;
@@ -686,14 +716,18 @@ NOINLINE void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __glob
         const long taps = d.count * h.count * w.count;
         /* A block is of some channels' taps, or some taps of one channel. */
         const long t_blocks = max((taps + K_BLOCK - 1) / K_BLOCK, 1L);
-        const long c_block = t_blocks > 1 ? 1 : K_BLOCK / max(taps, 1L), c_blocks = (channels + c_block - 1) / c_block;
+        /* Blocks of pairs begin with one: of an odd number of taps channels stay together by two. */
+        const long unit = MX_INTEGER_ACC && taps % 2 != 0 ? 2 : 1, units = (channels + unit - 1) / unit;
+        const long c_block = t_blocks > 1 ? 1 : K_BLOCK / max(taps, 1L) / unit * unit;
+        const long c_blocks = (units * unit + c_block - 1) / c_block;
+#define CHANNELS_BEFORE(i) min((i) * units / c_blocks * unit, channels)
         const long blocks = taps == 0 ? 1 : c_blocks * t_blocks;
         mx_tap_block tap_block;
         int lines[MOST_LINES], line_count = 0;
         long c0 = 0, t0 = 0, k0 = 0, terms = 0;
         int settled = 0;
         for (long block = 0; block < blocks; block++) {
-            const long c1 = (block / t_blocks + 1) * channels / c_blocks;
+            const long c1 = CHANNELS_BEFORE(block / t_blocks + 1);
             const long t1 = (block % t_blocks + 1) * taps / t_blocks, k1 = k0 + (c1 - c0) * (t1 - t0);
             if (taps > 0) {
                 if (block == 0 || t_blocks > 1)
@@ -701,14 +735,17 @@ NOINLINE void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __glob
                 if (block == 0 && t_blocks == 1 && channels >= FEW && block1 - block0 >= HIDING && x_plane >= FAR_APART)
                     line_count = find_lines(lines, &t, &tap_block, used, in_step[2]);
                 pack_panel(panel, &t, &tap_block, used, in, c0 * x_plane, x_plane, c1 - c0, size, in_step[2]);
+#if MX_INTEGER_ACC
+                join_pairs(panel, used, (int)(k1 - k0));
+#endif
             }
             const bool last = block + 1 == blocks && pair + 1 == phases_together;
-            const bool settles = terms > 0 && terms + k1 - k0 > BLOCK_TERMS;
+            const bool settles = !MX_INTEGER_ACC && terms > 0 && terms + k1 - k0 > BLOCK_TERMS;
             terms = settles ? k1 - k0 : terms + k1 - k0;
             /* The next block's channels, or, at the end, those of the tile beside, which whoever has this one
              * mostly takes next. */
             const bool nothing = line_count == 0 || (block + 1 == blocks && !last);
-            const long all = nothing ? 0 : last ? c_block : (block + 2) * channels / c_blocks - c1;
+            const long all = nothing ? 0 : last ? c_block : CHANNELS_BEFORE(block + 2) - c1;
             const long share = (all + block1 - block0 - 1) / (block1 - block0);
             __global const STORAGE(IN_TYPE) *next = in + t.at[0];
             next += last ? (long)used * VEC * in_step[2] : c1 * x_plane;
@@ -727,8 +764,8 @@ NOINLINE void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __glob
                                EPILOGUE_ARGS);
                 for (int j = 0; j < used; j += N_VECTORS)
                     multiply(min(used - j, N_VECTORS), block > 0, sums + at + j,
-                             a + (i - block0) * ROWS * all_depth + (before * channels + k0) * a_step, a_row, a_step,
-                             panel + j, k1 - k0);
+                             a + (i - block0) * ROWS * all_depth + (before * channels + ELEMENTS(k0)) * a_step, a_row,
+                             a_step, panel + j, ELEMENTS(k1 - k0));
                 if (block + 1 == blocks && settled + settles > 0)
                     complete(settled + settles, sums + at, totals + 3 * at, ROWS * ALL_VECTORS);
                 if (!last)

@@ -45,6 +45,9 @@
 #include "include/common.h"
 #include "include/epilogue.h"
 #include "conv/cpu/implicit_nhwc.h"
+#if MX_INTEGER_ACC
+#include "conv/cpu/pairs.h"
+#endif
 #include "conv/cpu/register_tile.h"
 
 #define SEGMENTS 16 /* taps of a block, at most */
@@ -60,17 +63,6 @@
 #define ROWS_2 (N_VECTORS > 2 ? 12 : 6)
 #define ROWS_3 8
 #define ROWS_4 6
-
-#if MX_INTEGER_ACC
-#include "conv/cpu/pairs.h"
-#undef OUTER_PRODUCT
-#define OUTER_PRODUCT(ROWS, V, s, a, b)                                                           \
-    _Pragma("unroll") for (int i = 0; i < ROWS; i++) {                                            \
-        const vec left_ = (vec)(a);                                                               \
-        _Pragma("unroll") for (int j = 0; j < V; j++)                                             \
-            s[i][j] = ADD_PRODUCTS(s[i][j], left_, b);                                            \
-    }
-#endif
 
 #ifndef EPILOGUE
 static inline void store_sum(__global STORAGE(OUT_TYPE) *p, int c, ACC sum, SCALAR alpha, SCALAR beta)

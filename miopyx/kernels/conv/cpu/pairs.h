@@ -1,9 +1,8 @@
-/* int8 for CPU devices: two neighbouring channels are the halves of an int, 16 bits each, the first one below.  x86
+/* int8 for CPU devices: two neighbours of a sum are the halves of an int, 16 bits each, the first one below.  x86
  * multiplies both and adds the products in one instruction (pmaddwd; with VNNI vpdpwssd, which adds them to the sum, too);
- * nothing is rounded, and nothing saturates.
- *
- * Whoever includes this defines VEC, and `vec` as so many ints.
+ * nothing is rounded, and nothing saturates.  Include it before conv/cpu/register_tile.h.
  */
+typedef MX_JOIN(int, VEC) mx_ints;
 #define PAIR(low, high) ((low) & 0xffff | (high) << 16)
 
 /* sum + a.low * b.low + a.high * b.high */
@@ -18,14 +17,14 @@
 #endif
 #ifdef MX_PMADDWD
 typedef short mx_shorts __attribute__((__vector_size__(4 * VEC)));
-#define ADD_PRODUCTS(sum, a, b) \
-    ((sum) + __builtin_astype(MX_PMADDWD(__builtin_astype(a, mx_shorts), __builtin_astype(b, mx_shorts)), vec))
+#define ADD_PRODUCT(sum, a, b) \
+    ((sum) + __builtin_astype(MX_PMADDWD(__builtin_astype(a, mx_shorts), __builtin_astype(b, mx_shorts)), mx_ints))
 #else
-#define ADD_PRODUCTS(sum, a, b) ((sum) + ((a) << 16 >> 16) * ((b) << 16 >> 16) + ((a) >> 16) * ((b) >> 16))
+#define ADD_PRODUCT(sum, a, b) ((sum) + ((a) << 16 >> 16) * ((b) << 16 >> 16) + ((a) >> 16) * ((b) >> 16))
 #endif
 
 /* VEC pairs of 2 * VEC neighbours at any address. */
-static inline vec load_pairs(__global const char *p)
+static inline mx_ints load_pairs(__global const char *p)
 {
 #if VEC == 16
     const char16 a = vload16(0, p), b = vload16(1, p);

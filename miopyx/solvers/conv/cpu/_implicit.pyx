@@ -91,6 +91,8 @@ cdef class _CpuImplicitGemm(ConvSolver):
             if max(p.x.len[2 + i], p.y.len[2 + i], p.pad[i], p.step[i], capped_product(
                     p.w.len[2 + i], p.dilation[i])) > LENGTH_LIMIT:
                 return "a long axis"
+        if p.w.type == MX_INT8 and 2 * spatial_size(&p.w) > K_BLOCKS[0]:
+            return "a large filter"  # blocks of the sum are two channels' taps at least
         if self.workspace_bytes(dev, p) > dev.max_alloc:
             return "workspace is beyond the limit"
         return None
@@ -100,7 +102,7 @@ cdef class _CpuImplicitGemm(ConvSolver):
         cdef int64_t rows = p.groups * up(_rows(p), t.rows)
         if _in_place(dev, p):
             return 0
-        return capped_product(capped_product(rows, _depth(p)), acc_size(p))
+        return capped_product(capped_product(rows, ceil_div(_depth(p), 2 if p.w.type == MX_INT8 else 1)), acc_size(p))
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         # Rows of tiles that do not exist are computed, and short sums are stored more often than long ones.

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
+
 import numpy as np
 import pytest
 from cases_reader import conv_cases
 from guarded import Tensor, strides_of
+from nvidia_programs import CLANGS
 from solver_checks import plan
 
-from miopyx import TensorDescriptor
+from miopyx import ConvolutionDescriptor, TensorDescriptor
+from miopyx._core import Device
 from miopyx.problem._problem import ConvProblem
+from miopyx.runtime import programs
 from miopyx.solvers import registry
+from miopyx.tools import costs
 
 
 @pytest.mark.some(2, host=6)
@@ -35,3 +43,32 @@ def test_every_output_type(handle, host, rng, out, layout):
             handle.finish()
             got = want.astype(np.int64).astype(out).astype(np.float64)
             np.testing.assert_array_equal(tensors[2].values(), got, f"{solver.name}: {case.text}")
+
+
+@pytest.mark.parametrize("layout", ["packed", "channels last"])
+@pytest.mark.parametrize(("name", "processor", "instruction"), [
+    ("pocl-epyc-haswell-pthread_8", "haswell", "vpmaddwd"),
+    ("pocl-epyc-skylake-avx512-pthread_8", "skylake-avx512", "vpmaddwd"),
+    ("pocl-epyc-skylake-avx512-pthread_8", "cascadelake", "vpdpwssd")])
+def test_two_products_an_instruction(name, processor, instruction, layout):
+    """The loops of CPUs' products, built by clang: AVX2, AVX-512, and AVX-512 with VNNI."""
+    clang = next(filter(None, map(shutil.which, CLANGS)), None)
+    if clang is None:
+        pytest.skip("needs clang")
+    device, lens = Device(costs._pretended(name)), ((2, 64, 14, 14), (96, 64, 3, 3), (2, 96, 14, 14))
+    desc = [TensorDescriptor(t, s, strides_of(s, layout))
+            for t, s in zip(("int8", "int8", "int32"), lens, strict=True)]
+    problem = ConvProblem(0, *desc, ConvolutionDescriptor((1, 1)))
+    solver = registry.BY_NAME["CpuImplicitGemmFwd" if layout == "packed" else "CpuImplicitGemmNhwcFwd"]
+    spec = solver.offer(device, problem).solution(solver.default_config(device, problem)).steps[-1].spec
+    built = subprocess.run(
+        [clang, *spec.options.replace("-D ", "-D").split(), "-x", "cl", "-cl-std=CL1.2", "-Xclang",
+         "-finclude-default-header", "-target", "x86_64-linux-gnu", f"-march={processor}", "-Dcl_khr_fp64", "-O3",
+         "-w", "-S", "-o", "-", "-"],
+        input=programs.source(spec.file), capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    loops = [text for text in re.findall(r"^multiply_\d:[^\n]*\n(.*?)^\s*\.Lfunc_end", built.stdout, re.M | re.S)]
+    assert loops
+    for loop in loops:
+        assert loop.count(instruction) >= 8
+        assert "vpmulld" not in loop

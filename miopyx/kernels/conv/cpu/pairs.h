@@ -20,7 +20,23 @@ typedef short mx_shorts __attribute__((__vector_size__(4 * VEC)));
 #define ADD_PRODUCT(sum, a, b) \
     ((sum) + __builtin_astype(MX_PMADDWD(__builtin_astype(a, mx_shorts), __builtin_astype(b, mx_shorts)), mx_ints))
 #else
-#define ADD_PRODUCT(sum, a, b) ((sum) + ((a) << 16 >> 16) * ((b) << 16 >> 16) + ((a) >> 16) * ((b) >> 16))
+/* Compilers know the pattern, but not where they have added both products to the sum one after the other.  `zero` is one
+ * that they do not know, and keeps them from that. */
+#define SHORTS(n, v) MX_JOIN(convert_int, n)(MX_JOIN(as_short, n)(v))
+#define SUMS_OF_PAIRS(n, a, b) (SHORTS(n, a) * SHORTS(n, b)).even + (SHORTS(n, a) * SHORTS(n, b)).odd
+static inline mx_ints mx_products(mx_ints a, mx_ints b, int zero)
+{
+#if VEC == 16
+    return (mx_ints)(SUMS_OF_PAIRS(16, a.lo, b.lo), SUMS_OF_PAIRS(16, a.hi, b.hi)) ^ (mx_ints)zero;
+#elif VEC == 8
+    return (SUMS_OF_PAIRS(16, a, b)) ^ (mx_ints)zero;
+#elif VEC == 4
+    return (SUMS_OF_PAIRS(8, a, b)) ^ (mx_ints)zero;
+#else
+    return (SUMS_OF_PAIRS(4, a, b)) ^ (mx_ints)zero;
+#endif
+}
+#define ADD_PRODUCT(sum, a, b) ((sum) + mx_products(a, b, (int)((ulong)depth >> 63))) /* depth: no negative number */
 #endif
 
 /* VEC pairs of 2 * VEC neighbours at any address. */

@@ -131,8 +131,8 @@
 #error "SCALAR must be float or double"
 #endif
 
-/* MX_STORE_LOOSE(T, n, p, v): n plain elements of any address.  PoCL takes vstore apart into elements, and those of one
- * byte or two stay apart; its vload_half of one element takes twice as long as the compiler's own. */
+/* MX_STORE_LOOSE(T, n, p, v), MX_LOAD_LOOSE(T, n, p): n plain elements of any address in global memory.  PoCL takes vstore
+ * and vload apart into elements, and those of one byte or two stay apart; its vload_half of one element takes twice as long as the compiler's own. */
 #if defined(__x86_64__) || defined(__aarch64__)
 #define MX_LOOSE(T, size)                                        \
     typedef T##2 __attribute__((aligned(size))) mx_loose_##T##2; \
@@ -150,6 +150,7 @@ MX_LOOSE(float, 4)
 MX_LOOSE(double, 8)
 #endif
 #define MX_STORE_LOOSE_(T, n, p, v) (*(__global mx_loose_##T##n *)(p) = (v))
+#define MX_LOAD_LOOSE_(T, n, p) (*(__global const mx_loose_##T##n *)(p))
 #if defined(__has_builtin) && (defined(__F16C__) || defined(__aarch64__))
 #if __has_builtin(__builtin_load_halff) && __has_builtin(__builtin_store_halff)
 #define MX_HALF_BUILTINS 1
@@ -157,8 +158,10 @@ MX_LOOSE(double, 8)
 #endif
 #else
 #define MX_STORE_LOOSE_(T, n, p, v) vstore##n(v, 0, p)
+#define MX_LOAD_LOOSE_(T, n, p) vload##n(0, p)
 #endif
 #define MX_STORE_LOOSE(T, n, p, v) MX_STORE_LOOSE_(T, n, p, v)
+#define MX_LOAD_LOOSE(T, n, p) MX_LOAD_LOOSE_(T, n, p)
 
 /* What an element is in a buffer.  half is two plain bytes here: they can be copied without cl_khr_fp16. */
 #define MX_STORAGE_half ushort
@@ -215,7 +218,7 @@ static inline float mx_from_float8(uint bits, int fraction, int ocp)
 #define MX_VLOAD_double(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
 #define MX_VLOAD_bfloat16(p, i) \
     MX_JOIN(as_float, VEC)(MX_JOIN(convert_uint, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i))) << 16)
-#define MX_VLOAD_int8(p, i) MX_JOIN(convert_int, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i)))
+#define MX_VLOAD_int8(p, i) MX_JOIN(convert_int, VEC)(MX_LOAD_LOOSE(char, VEC, (p) + (i)))
 #define MX_VLOAD_int32(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
 #define MX_VLOAD_float8(p, i) MX_VLOAD_FLOAT8(p, i, 3, 0)
 #define MX_VLOAD_bfloat8(p, i) MX_VLOAD_FLOAT8(p, i, 2, 0)

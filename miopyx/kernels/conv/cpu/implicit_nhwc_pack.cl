@@ -231,7 +231,7 @@ static inline void convert_pixels(__global const char *restrict in, __global sho
     }
     long i = 0;
     for (; i + 16 <= groups * channels; i += 16)
-        MX_STORE_LOOSE(ushort, 16, (__global ushort *)out + i, as_ushort16(convert_short16(vload16(0, in + i))));
+        MX_STORE_LOOSE(ushort, 16, (__global ushort *)out + i, as_ushort16(convert_short16(MX_LOAD_LOOSE(char, 16, in + i))));
     for (; i < groups * channels; i++)
         out[i] = in[i];
 }

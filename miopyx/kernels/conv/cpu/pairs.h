@@ -43,16 +43,16 @@ static inline mx_ints mx_products(mx_ints a, mx_ints b, int zero)
 static inline mx_ints load_pairs(__global const char *p)
 {
 #if VEC == 16
-    const char16 a = vload16(0, p), b = vload16(1, p);
+    const char16 a = MX_LOAD_LOOSE(char, 16, p), b = MX_LOAD_LOOSE(char, 16, p + 16);
     return PAIR(convert_int16((char16)(a.even, b.even)), convert_int16((char16)(a.odd, b.odd)));
 #elif VEC == 8
-    const char16 a = vload16(0, p);
+    const char16 a = MX_LOAD_LOOSE(char, 16, p);
     return PAIR(convert_int8(a.even), convert_int8(a.odd));
 #elif VEC == 4
-    const char8 a = vload8(0, p);
+    const char8 a = MX_LOAD_LOOSE(char, 8, p);
     return PAIR(convert_int4(a.even), convert_int4(a.odd));
 #else
-    const char4 a = vload4(0, p);
+    const char4 a = MX_LOAD_LOOSE(char, 4, p);
     return PAIR(convert_int2(a.even), convert_int2(a.odd));
 #endif
 }

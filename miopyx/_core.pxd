@@ -36,6 +36,7 @@ cdef class Device:
     cdef readonly bint rounds_factors    # products of float32 are faster with factors of 11 bits, as TF32's
     cdef readonly int compute_units
     cdef readonly int vector_bytes       # of a CPU's vector register
+    cdef readonly int vector_registers   # that a CPU has
     cdef readonly double clock, bandwidth  # as a probe measured them (`probing.Verdict`); 0 where none did
     cdef readonly int64_t max_alloc, local_mem, max_work_group
     cdef readonly int threads            # of the host path

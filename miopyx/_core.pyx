@@ -42,6 +42,17 @@ cdef int _vector_bytes(str isa) except -1:
     return 32 if "avx2" in isa or isa.startswith(AVX2) else 16
 
 
+cdef extern from *:
+    """
+    #if defined(__x86_64__) || defined(_M_X64) || defined(__i386__)
+    #define MX_X86 1
+    #else
+    #define MX_X86 0
+    #endif
+    """
+    const bint MX_X86
+
+
 cdef class Device:
     """What solvers may know of a device.
 
@@ -61,6 +72,8 @@ cdef class Device:
         self.shares_memory = info.host_unified and not self.is_gpu
         self.compute_units = info.compute_units
         self.vector_bytes = _vector_bytes(info.isa)
+        # x86 below AVX-512 has 16, ARM 32.
+        self.vector_registers = 32 if self.vector_bytes == 64 or self.vector_bytes == 16 and not MX_X86 else 16
         self.max_alloc = info.max_alloc
         self.local_mem = info.local_mem
         self.max_work_group = info.max_work_group_size

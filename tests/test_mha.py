@@ -277,14 +277,21 @@ def test_random(handle, dtype, rng, amount):
 
 @pytest.mark.parametrize("more", [0, 1])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_heads_that_cores_share(opencl_handle, dtype, more, rng, amount):
+def test_heads_that_cores_share(opencl_name, pretend, dtype, more, rng, amount):
     """As many heads as a CPU has cores, each core one, whose gradients it computes together; and one more than that."""
-    if not opencl_handle.device.is_cpu:
+    handle = pretend(opencl_name, compute_units=2)
+    if not handle.device.is_cpu:
         pytest.skip("work-items of CPUs")
-    heads = min(opencl_handle.device.compute_units, 8) + more
+    lens = dict.fromkeys(("M", "ZInv"), (1, 2 + more, 40, 1))
+    problem = miopyx.miopenCreateMhaProblem(MhaDescriptor(1.0), "backward")
+    for name in ("Q", "K", "V", "O", "DO", "DQ", "DK", "DV", "M", "ZInv"):
+        desc = TensorDescriptor("float32", lens.get(name, (1, 2 + more, 40, 16)))
+        miopyx.miopenSetProblemTensorDescriptor(problem, f"miopenTensorMha{name}", desc)
+    sums = 4 * math.prod(lens["M"]) * 16  # dq's, which are summed where a core has a head
+    assert (miopyx.miopenFindSolutions(handle, problem, None, 1)[0].workspace > sums) == (more == 0)
     for _ in range(amount(1, 12)):
-        shape = (1, heads, *random_shape(rng, 120)[2:])
-        both(opencl_handle, dtype, shape, rng, **options(rng, shape))
+        shape = (1, 2 + more, *random_shape(rng, 120)[2:])
+        both(handle, dtype, shape, rng, **options(rng, shape))
 
 
 @pytest.mark.parametrize("dtype", TYPES)

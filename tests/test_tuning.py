@@ -712,7 +712,8 @@ def test_tables_are_fit_to_be_searched(opencl_name, handles, as_gpu, rng):
 
 
 @pytest.mark.parametrize(("name", "registers"), [
-    ("pocl-epyc-haswell-pthread_8", 16), ("pocl-epyc-skylake-avx512-pthread_8", 32)])
+    ("pocl-core-sandybridge-pthread_8", 16), ("pocl-epyc-haswell-pthread_8", 16),
+    ("pocl-epyc-skylake-avx512-pthread_8", 32)])
 def test_default_products_fit_the_registers(name, registers, rng):
     """A tile's sums, a row of one matrix and a vector of the other: what spills takes 1.5 times as long and more."""
     device, seen = Device(costs._pretended(name)), set()

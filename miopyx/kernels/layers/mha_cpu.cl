@@ -451,7 +451,9 @@ KERNEL mha_dkv(TENSORS, SAVED, __global const STORAGE(T) *d_o, long do_offset, _
                 ((ACC *)s)[y * LANES + x] = -(ACC)INFINITY;
             for (long x = 0; x < LINE; x++) {
                 const V p = mx_exp(VJOIN(vload)(y * LINE + x, (const ACC *)s) - high) * inv;
-                const V ds = p * (t[y * LINE + x] * factor[x] - of_row) * (ACC)scale;
+                /* What is dropped adds nothing, should it be infinite. */
+                const V kept = factor[x] != (V)((ACC)0) ? t[y * LINE + x] * factor[x] : (V)((ACC)0);
+                const V ds = p * (kept - of_row) * (ACC)scale;
 #if WITH_DQ
                 most = AMAX ? max(AS_VI(fabs(ds)), most) : most;
 #endif

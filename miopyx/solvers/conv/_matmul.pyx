@@ -80,17 +80,12 @@ cdef tuple matmul_default(Device dev, const mx_gemm* g, int64_t c_type):
     if _tiled(dev, g) and not matmul_fits(dev, g, c_type, tuple(usual.values())):
         usual["SIDE"] = 8      # a quarter of the work-items and half of the local memory
     if not _tiled(dev, g) and _along_n(g):
-        if _registers(dev) < 32:
+        if dev.vector_registers < 32:
             usual["TILE_ROWS"] = 4
         # Four vectors of columns, 7 x 7 pixels say, are one tile of 6 x 4 but two of 8 x 3, each partly unused.
         elif dev.vector_bytes == 64 and ceil_div(g.n, _vector(dev, c_type)) == 4:
             usual["TILE_ROWS"], usual["N_VECTORS"] = 6, 4
     return tuple(usual.values())
-
-
-cdef int _registers(Device dev) noexcept:
-    """A CPU's vector registers: AVX2 has 16, AVX-512 and NEON 32."""
-    return 16 if dev.vector_bytes == 32 else 32
 
 
 cdef bint matmul_fits(Device dev, const mx_gemm* g, int64_t c_type, tuple config) except -1:
@@ -103,7 +98,7 @@ cdef bint matmul_fits(Device dev, const mx_gemm* g, int64_t c_type, tuple config
     if not _along_n(g) or config == matmul_default(dev, g, c_type):
         return True
     # A tile's sums, a row of B and an element of A.
-    registers = _registers(dev)
+    registers = dev.vector_registers
     rows, vectors, _, _ = config
     return rows * vectors + vectors + 1 <= registers and (
         rows * vectors >= registers // 2 or rows >= g.m or vectors >= ceil_div(g.n, _vector(dev, c_type)))
@@ -159,6 +154,6 @@ cdef Step matmul(Device dev, const mx_gemm* g, operand_t a, operand_t b, operand
     else:
         blocks = ceil_div(g.m, tuned["NT_CHUNK"]) * ceil_div(g.n, tuned["NT_CHUNK"])
         entry, defines["KERNELS"] = "gemm_nt", 2
-        if _registers(dev) < 32:
+        if dev.vector_registers < 32:
             defines["NT_COLUMNS"] = 3
     return Step(KernelSpec("conv/cpu/gemm.cl", entry, **defines), args, (blocks, g.groups, g.images), (1, 1, 1))

@@ -181,7 +181,7 @@ cdef int64_t _cpu_lanes(Device dev, const mx_mha_shape* a, bint forward, int64_t
     """Choose the blocks of a CPU; returns the rows of one."""
     cdef int64_t vec = max(4, min(16, dev.vector_bytes // real)), side = LANES, block = BLOCK
     cdef int64_t many = a.rows if forward else max(a.rows, a.keys), panels = a.depth + a.width + (1 if forward else 2)
-    cdef bint few = dev.vector_bytes == 32  # registers: 4 x 4 sums fit 32, 4 x 3 AVX2's 16
+    cdef bint few = dev.vector_registers < 32  # 4 x 4 sums fit 32, 4 x 3 fit 16
     if few and up(many, LONG * vec) * SPEED_OF_2 <= up(many, LANES * vec) * SPEED_OF_3:
         side = LONG
     while side > 1 and ((side // 2) * vec >= many or a.all * ceil_div(many, side * vec) < dev.compute_units):

@@ -40,7 +40,7 @@ cdef tile_t _tile(Device dev, const mx_conv_problem* p) noexcept:
     cdef tile_t t
     t.vec = vector_lanes(dev, acc_size(p))
     t.rows = 8 if dev.vector_bytes == 64 and p.w.len[0] > 4 else 4
-    t.vectors = 6 if dev.vector_bytes != 32 and t.rows == 4 and t.vec * acc_size(p) == dev.vector_bytes else 3
+    t.vectors = 6 if dev.vector_registers == 32 and t.rows == 4 and t.vec * acc_size(p) == dev.vector_bytes else 3
     return t
 
 

@@ -59,11 +59,11 @@ cdef bint _pairs(const mx_conv_problem* p) noexcept nogil:
 
 
 cdef tile_t _tile(Device dev, const mx_conv_problem* p) noexcept:
-    """Sums that fill the registers: AVX-512 and NEON have 32, AVX2 has 16."""
+    """Sums that fill the registers."""
     cdef tile_t t
     t.vec = vector_lanes(dev, acc_size(p))
     t.rows = 8 if dev.vector_bytes == 64 and _rows(p) > 4 else 4
-    t.vectors = 6 if dev.vector_bytes != 32 and t.rows == 4 and t.vec * (
+    t.vectors = 6 if dev.vector_registers == 32 and t.rows == 4 and t.vec * (
         acc_size(p)) == dev.vector_bytes else 3
     # A tile of short vectors is no whole number of cache lines, two are: results leave the caches sooner.
     t.tiles = 2 if dev.vector_bytes < 64 and 2 * _depth(p) * t.vectors * t.vec * acc_size(p) <= PANEL_BYTES else 1

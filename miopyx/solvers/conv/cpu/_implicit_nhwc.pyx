@@ -102,7 +102,7 @@ cdef shape_t _shape(Device dev, const mx_conv_problem* p) noexcept:
     if p.direction == MX_BACKWARD_WEIGHTS:
         lanes = s.taps[0] * s.taps[1] * s.taps[2] * s.inputs
     s.vec = dev.vector_bytes // acc_size(p)
-    s.n_vectors = 2 if dev.vector_bytes == 32 else 4    # AVX2 has 16 registers, AVX-512 and NEON 32
+    s.n_vectors = 4 if dev.vector_registers == 32 else 2
     s.vectors = ceil_div(lanes, s.vec)
     s.tiles = ceil_div(s.vectors, s.n_vectors)
     return s

@@ -294,6 +294,31 @@ def test_heads_that_cores_share(opencl_name, pretend, dtype, more, rng, amount):
         both(handle, dtype, shape, rng, **options(rng, shape))
 
 
+@pytest.mark.parametrize("units", [1, 3])
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_an_infinity_that_is_dropped(opencl_name, pretend, kind, units, rng):
+    """do v overflows at a dropped place alone: no gradient sees it."""
+    handle = pretend(opencl_name, kind=kind, compute_units=units)
+    dropout = 0.5, 7, 3
+    row, key = np.argwhere(mask_of(1, 2, 6, 6, *dropout)[0, 0] == 0)[0]
+    one = Attention(handle, "float32", (1, 2, 6, 6, 8, 8), rng, dropout=dropout)
+    one.t["V"].view()[0, 0, key, :] = 1e25
+    one.forward()
+    saved = {name: one.t[name].values().copy() for name in ("O", "M", "ZInv")}
+    add = one.add
+
+    def changed(name, lens, dtype, values=None):
+        if name == "DO":
+            values = np.zeros(lens)
+            values[0, 0, row, :] = 1e15
+        add(name, lens, dtype, saved.get(name, values))
+
+    one.add = changed
+    one.backward()
+    for name in ("DQ", "DK", "DV"):
+        assert np.isfinite(one.t[name].values()).all()
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 def test_gpu_kernels(gpu, dtype, rng, amount):
     for _ in range(amount(1, 3)):

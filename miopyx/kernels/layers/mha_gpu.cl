@@ -50,6 +50,9 @@
 
 #include "layers/mha_numbers.h"
 
+/* A gradient of what was `kept`; what is dropped adds nothing, should it be infinite. */
+#define REACHED(gradient, kept) ((kept) != 0 ? (gradient) * (kept) : (ACC)0)
+
 /* What dropout makes of an element. */
 static inline ACC kept_of(__global const uchar *table, const mx_mha_shape a, const long head, const long row,
                           const long key)
@@ -291,8 +294,8 @@ KERNEL mha_dq(TENSORS, SAVED, __global const STORAGE(T) *d_o, long do_offset, __
 #endif
                     const ACC p = exp(value - (ACC)LOAD(REAL)(top, top_offset + row * a.m.s))
                         * (ACC)LOAD(REAL)(inverse, inverse_offset + row * a.z_inv.s);
-                    ds = p * (t[i][j] * to_p * kept_of(table, a, head, row, key)
-                              - delta[delta_offset + head * a.rows + row]) * (ACC)scale;
+                    const ACC kept = kept_of(table, a, head, row, key);
+                    ds = p * (REACHED(t[i][j] * to_p, kept) - delta[delta_offset + head * a.rows + row]) * (ACC)scale;
                     most_ds = max(most_ds, as_uint((float)ds) & 0x7fffffffu);
                 }
                 tile[r][c] = ds * NUMBER(SCALE_DS);
@@ -341,7 +344,7 @@ KERNEL mha_dkv(TENSORS, SAVED, __global const STORAGE(T) *d_o, long do_offset, _
 #endif
                     p = exp(value - (ACC)LOAD(REAL)(top, top_offset + row * a.m.s))
                         * (ACC)LOAD(REAL)(inverse, inverse_offset + row * a.z_inv.s);
-                    ds = p * (t[i][j] * to_p * kept - delta[delta_offset + head * a.rows + row]) * (ACC)scale;
+                    ds = p * (REACHED(t[i][j] * to_p, kept) - delta[delta_offset + head * a.rows + row]) * (ACC)scale;
                     p *= kept;
                 }
                 tile[r][c] = p * NUMBER(SCALE_S);

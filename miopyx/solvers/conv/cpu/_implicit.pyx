@@ -65,8 +65,12 @@ cdef tile_t _tile(Device dev, const mx_conv_problem* p) noexcept:
     t.rows = 8 if dev.vector_bytes == 64 and _rows(p) > 4 else 4
     t.vectors = 6 if dev.vector_registers == 32 and t.rows == 4 and t.vec * (
         acc_size(p)) == dev.vector_bytes else 3
-    # A tile of short vectors is no whole number of cache lines, two are: results leave the caches sooner.
-    t.tiles = 2 if dev.vector_bytes < 64 and 2 * _depth(p) * t.vectors * t.vec * acc_size(p) <= PANEL_BYTES else 1
+    if p.w.type == MX_INT8 and dev.vector_registers < 32:
+        t.vectors = 2  # two products at once pass through a register of their own
+    # A tile of short vectors is no whole number of cache lines, two or three are: results leave the caches sooner.
+    t.tiles = 3 if t.vectors == 2 else 2
+    if dev.vector_bytes == 64 or t.tiles * _depth(p) * t.vectors * t.vec * acc_size(p) > PANEL_BYTES:
+        t.tiles = 1
     return t
 
 

@@ -21,7 +21,8 @@ from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_DOUBLE, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor,
 )
 from miopyx.solvers.conv._base cimport (
-    IMPLICIT_GEMM, ConvSolver, acc_size, acc_token, capped_product, capped_sum, in_blocks, is_packed_nhwc, spatial_size, sum_terms,
+    IMPLICIT_GEMM, ConvSolver, acc_size, acc_token, capped_product, capped_sum, in_blocks, is_packed_nhwc, spatial_size,
+    sum_terms,
 )
 from miopyx.solvers._tokens cimport real_token, type_token
 from miopyx.solvers.conv._matmul cimport wide_scalars
@@ -202,9 +203,11 @@ cdef class _Nhwc(ConvSolver):
         return _values(WEIGHTS if p.direction == MX_BACKWARD_WEIGHTS else DATA)
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
+        cdef int64_t size
         if p.direction == MX_BACKWARD_WEIGHTS:
             return _usual(WEIGHTS)
-        if p.w.len[0] * p.w.len[1] * spatial_size(&p.w) * (acc_size(p) // (2 if p.w.type == MX_INT8 else 1)) > CORE_CACHE:
+        size = acc_size(p) // 2 if p.w.type == MX_INT8 else acc_size(p)
+        if p.w.len[0] * p.w.len[1] * spatial_size(&p.w) * size > CORE_CACHE:
             return MANY_FILTERS
         return _usual(DATA)
 

@@ -98,7 +98,7 @@
 #if TENSOR_MAPS
 static inline int mx_tap_above_lowest(int tap_h, int tap_w, const mx_nv_phase *phase, const mx_nv_conv *g)
 {
-    return phase->first_w + tap_w * g->tap_w - g->first_w | phase->first_h + tap_h * g->tap_h - g->first_h << 8;
+    return (phase->first_w + tap_w * g->tap_w - g->first_w) | (phase->first_h + tap_h * g->tap_h - g->first_h) << 8;
 }
 /* As MX_MULTIPLY_SLICES has it. */
 #define WGMMA MX_JOIN(MX_WGMMA_, BF)

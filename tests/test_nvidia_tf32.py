@@ -224,6 +224,106 @@ def test_what_no_map_reaches(gpu, host, rng, name, way):
     check(gpu, example, way, solver, rng)
 
 
+# 1x1 of contiguous pixels: images of multiples of 32 pixels, and of 4, where some blocks of 32 cross images.
+IN_BLOCKS = {
+    "whole blocks": (1, conv_case(3, 96, 192, (8, 12), (1, 1), (0, 0))),
+    "whole blocks of groups": (1, conv_case(2, 2 * 64, 2 * 96, (16, 10), (1, 1), (0, 0), groups=2)),
+    "64 filters and channels": (1, conv_case(3, 64, 64, (16, 20), (1, 1), (0, 0))),
+    "odd channels": (1, conv_case(5, 67, 35, (4, 8), (1, 1), (0, 0))),
+    "few slices": (1, conv_case(2, 128, 256, (16, 10), (1, 1), (0, 0))),
+    "many slices": (1, conv_case(1, 416, 448, (8, 8), (1, 1), (0, 0))),
+    "blocks": (2, conv_case(5, 128, 192, (14, 14), (1, 1), (0, 0))),
+    "blocks of one image": (2, conv_case(1, 65, 130, (14, 14), (1, 1), (0, 0))),
+    "blocks of many images": (2, conv_case(37, 64, 128, (2, 6), (1, 1), (0, 0))),
+    "blocks of four pixels": (2, conv_case(67, 33, 68, (2, 2), (1, 1), (0, 0))),
+    "blocks of groups": (2, conv_case(4, 3 * 32, 3 * 64, (6, 10), (1, 1), (0, 0), groups=3)),
+    "many tiles": (2, conv_case(9, 36, 60, (44, 45), (1, 1), (0, 0))),
+    "a row": (2, conv_case(3, 40, 72, (100,), (1,), (0,))),
+}
+
+
+@pytest.mark.parametrize("result", ["packed", "channels last"])
+@pytest.mark.parametrize("way", range(2))
+@pytest.mark.parametrize("name", IN_BLOCKS)
+def test_contiguous_pixels_by_tensor_maps(gpu, host, rng, name, way, result):
+    """Each tile, from memory that a map takes and from other memory, with room between images and without."""
+    if gpu.device.info.cuda < 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    (maps, case), solver, tiles = IN_BLOCKS[name], registry.BY_NAME[BY_MAPS[way]], set()
+    for apart, shift in ((0, 0), (8, 0), (0, 1)):
+        example = allowed(Example(case, "float32", "packed", rng, host, shift, copied=True))
+        if apart:
+            example.desc = [TensorDescriptor("float32", d.lens, (d.strides[0] + apart, *d.strides[1:]))
+                            for d in example.desc]
+        if result != "packed":
+            desc = example.desc[OUTPUT[way]]
+            strides = (math.prod(desc.lens[1:]), 1, *(desc.lens[1] * math.prod(desc.lens[i:]) for i in range(3, 5)))
+            example.desc[OUTPUT[way]] = TensorDescriptor("float32", desc.lens, strides[:len(desc.lens)])
+        configs = configurations_of(solver, gpu.device, example.problem(way))
+        for config in configs if apart == shift else configs[::3]:
+            _, step = solver.solution(gpu.device, example.problem(way), config).steps
+            assert {f"TENSOR_MAPS={maps}", "X_RUN=32"} <= {*step.spec.options.split()}
+            assert step.unmapped is not None
+            check(gpu, example, way, solver, rng, config)
+            tiles.add(config)
+    assert len(tiles) >= 2
+    check_twice(gpu, example, way, solver, rng)
+
+
+@pytest.mark.parametrize(("units", "name"), [(1, "blocks"), (2, "many slices"), (3, "blocks of many images"),
+                                             (5, "many tiles")])
+def test_blocks_of_few_groups(gpu, pretend, device_name, host, rng, units, name):
+    """Rings that go round several times, where maps copy to what work-items copied to, and these to what maps did."""
+    if gpu.device.info.cuda < 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    few = pretend(device_name, compute_units=units)
+    for way in range(2):
+        solver = registry.BY_NAME[BY_MAPS[way]]
+        for shift in (0, 1):
+            example = allowed(Example(IN_BLOCKS[name][1], "float32", "packed", rng, host, shift, copied=True))
+            configs = configurations_of(solver, few.device, example.problem(way))
+            for config in configs if shift == 0 else configs[::3]:
+                check(few, example, way, solver, rng, config)
+
+
+def test_what_comes_in_no_blocks(gpu, host, rng):
+    """Gaps that no map has, groups whose slices end inside, images of odd lengths, taps."""
+    for case, gap in ((POINTWISE, 2), (conv_case(2, 2 * 36, 2 * 36, (8, 8), (1, 1), (0, 0), groups=2), 0),
+                      (SHAPES["odd images, 1x1"], 0), (PLAIN, 0)):
+        for way in range(2):
+            solver = registry.BY_NAME[BY_MAPS[way]]
+            example = allowed(Example(case, "float32", "packed", rng, host, copied=True))
+            example.desc = [TensorDescriptor("float32", d.lens, (d.strides[0] + gap, *d.strides[1:]))
+                            for d in example.desc]
+            steps = solver.solution(gpu.device, example.problem(way)).steps
+            assert not any("X_RUN=32" in step.spec.options.split() for step in steps)
+            assert all(step.unmapped is None for step in steps)
+            check(gpu, example, way, solver, rng)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_blocks_of_pixels_meet_no_bank_twice(pairs):
+    """Lanes that go together, 32 of 4 bytes or 16 of 8, in a block of 32 channels of 32 pixels (hopper_tf32.cl)."""
+    seen = set()
+    for warp in range(2):  # of 16 pixels of the block
+        for i in range(8):  # the lane's channels
+            addresses = []
+            for lane in range(32):
+                quarter, upper = lane % 4, lane // 4
+                at = quarter * 256 + ((warp * 16 + upper * (2 if pairs else 1)) * 4 ^ quarter << 5)
+                at = (at ^ i % 2 << 4) + (i // 2 * 8 + i % 2) * 128
+                addresses.append([at, at + 4] if pairs else [at])
+                for j, word in enumerate(addresses[-1] if pairs else [at, at ^ 32]):
+                    row, chunk = word // 128, word // 16 % 8 ^ word // 128 % 8
+                    pixel = chunk * 4 + word // 4 % 4
+                    assert row == i // 2 * 8 + quarter * 2 + i % 2
+                    assert pixel == warp * 16 + (upper * 2 + j if pairs else upper + j * 8)
+                    seen.add((row, pixel))
+            for half in (addresses[:16], addresses[16:]) if pairs else (addresses,):
+                assert len({word // 4 % 32 for words in half for word in words}) == 32
+    assert len(seen) == 32 * 32
+
+
 TURNED = {  # of NvWgmmaTf32NhwcWrw: tiles with padding, slices that end inside or go on behind an image
     "3x3": conv_case(3, 64, 64, (9, 11), (3, 3), (1, 1)),
     "all tiles": conv_case(5, 256, 256, (7, 9), (1, 1), (0, 0)),
@@ -370,13 +470,14 @@ def test_what_is_not_by_image(gpu, host, rng):
         assert solver.why_not(gpu.device, problem) == "not 1x1 of contiguous pixels"
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("way", range(2))
-def test_maps_round_to_nearest_and_keep_inf_and_nan(gpu, host, rng, way):
+def test_maps_round_to_nearest_and_keep_inf_and_nan(gpu, host, rng, way, layout):
     """Numbers between two of TF32's; infinities, and NaNs of any bits, which poison their pixels alone."""
     if gpu.device.info.cuda < 0:
         pytest.skip("OpenCL makes no tensor maps")
-    case, solver = conv_case(2, 64, 64, (5, 6), (1, 1), (0, 0)), registry.BY_NAME["NvWgmmaTf32" + ("Fwd", "Bwd")[way]]
-    example = allowed(Example(case, "float32", "channels last", rng, host))
+    case, solver = conv_case(2, 64, 64, (4, 8), (1, 1), (0, 0)), registry.BY_NAME["NvWgmmaTf32" + ("Fwd", "Bwd")[way]]
+    example = allowed(Example(case, "float32", layout, rng, host))
     read = example.data[0 if way == 0 else 2]  # x, or dy
     bits = read.view(np.uint32)
     bits[...] = bits & ~np.uint32(0x1fff) | rng.integers(0xffe, 0x1003, read.shape, np.uint32)
@@ -386,12 +487,12 @@ def test_maps_round_to_nearest_and_keep_inf_and_nan(gpu, host, rng, way):
     even = (bits + np.uint32(0xfff) + (bits >> 13 & 1)) & ~np.uint32(0x1fff)
     assert np.array_equal(example.run(gpu, way, solver), np.broadcast_to(even.view(np.float32)[:, :1], read.shape))
     example.data[1][...] = w
-    odd = {(0, 1, 2, 3): 0x7f800000, (1, 5, 0, 0): 0x7f800001, (1, 9, 1, 1): 0xffffffff, (1, 33, 4, 5): 0x7fffffff,
-           (0, 63, 4, 4): 0xff800000, (1, 0, 3, 3): 0x7f800fff}
+    odd = {(0, 1, 2, 3): 0x7f800000, (1, 5, 0, 0): 0x7f800001, (1, 9, 1, 1): 0xffffffff, (1, 33, 3, 5): 0x7fffffff,
+           (0, 63, 3, 4): 0xff800000, (1, 0, 3, 3): 0x7f800fff}
     for at, value in odd.items():
         bits[at] = value
     got = example.run(gpu, way, solver)
-    wrong = np.zeros((2, 5, 6), bool)
+    wrong = np.zeros((2, 4, 8), bool)
     for n, _, h, w in odd:
         wrong[n, h, w] = True
     assert np.isfinite(got.transpose(0, 2, 3, 1)[~wrong]).all()

@@ -8,15 +8,20 @@
  *   w   [slice][BF rows of 32], rounded and in order before (conv/nvidia/hopper_tf32_filters.cl): one copy a slice, from
  *       which wgmma reads.  Or as it lies (W_IN_PLACE), by a map that brings filters into that order.  RESIDENT
  *       slices, all of them, stay in local memory; `across` divides the groups then.
- *   x   float by float as it lies.  With TENSOR_MAPS copies round it to TF32, and wgmma takes it from local memory.
- *       Else wgmma would cut what it takes from there, so a work-item loads its part of x, rounds it, and wgmma takes
- *       it from registers: of one of two sets in turn, while products with the other are under way.  The order is free:
+ *   x   float by float as it lies.  With TENSOR_MAPS copies round it to TF32, and wgmma takes it from local memory where
+ *       channels are contiguous there.  Else wgmma would cut what it takes, or want it the other way round, so a work-item
+ *       loads its part of x, rounds it, and wgmma takes it from registers: of one of two sets in turn, while products with
+ *       the other are under way.  The order is free:
  *         X_RUN 0       channels are contiguous: rows of 32 channels a pixel, 16 bytes copied at once, chunk c of row r
  *                       at c ^ (r % 8).  Channels and strides are multiples of 4.
  *         X_RUN 4, 1    rows of BP pixels a channel, so many copied at once; bytes of row r at b ^ (r / 8 * 32).  4: one
  *                       tap, whole images without gaps.  1: any strides.
+ *         X_RUN 32      the same images by boxes of a map: blocks of 32 pixels, rows of which are a channel, chunk c of
+ *                       row r at c ^ (r % 8).  Work-items copy blocks in which an image ends and another one begins.
  *       K-step s takes channels 8 t + 2 s and the next of lane t's eight, so that neighbours are loaded together; with
- *       K_IN_ORDER channels 8 s and the next seven, as with TENSOR_MAPS.
+ *       K_IN_ORDER channels 8 s and the next seven, as wgmma takes them from local memory.  With X_RUN 32 lane t has
+ *       channels 8 s + 2 t and the next: of lanes that load together, which have two chunks of pixels and four channels,
+ *       no two meet in a bank, since r % 8 is 2 t or 2 t + 1.
  *   y   CHANNELS_LAST: a work-item stores 4 neighbouring filters of a pixel, in pieces of VEC.  Else neighbouring lanes
  *       have neighbouring pixels; with VEC 2 a work-item has two, and a warp stores whole sectors (not with X_RUN 0).
  *
@@ -50,18 +55,24 @@
 #ifndef X_RUN
 #define X_RUN 0
 #endif
+#define IN_BLOCKS (X_RUN == 32)
 #ifndef WHOLE_SLICES /* 1: channels are a multiple of 32, so that a slice has one tap */
 #define WHOLE_SLICES 0
 #endif
 #ifndef PHASES
 #define PHASES 1
 #endif
-#ifndef TENSOR_MAPS /* 1: one work-item copies, x by a map of it; X_RUN is 0, `channels` a multiple of 32, and g has one
-                     * tap, the lowest of all phases' */
+#ifndef TENSOR_MAPS /* 1: one work-item copies, x by a map of it.  With X_RUN 0 `channels` is a multiple of 32, and g has
+                     * one tap, the lowest of all phases'; with X_RUN 32 images have multiples of 32 pixels, and each of
+                     * several groups multiples of 32 channels.  2, with X_RUN 32: images have multiples of 4 pixels, and
+                     * all work-items copy blocks that cross them */
 #define TENSOR_MAPS 0
 #endif
+#ifndef X_AGAIN /* 1, without maps: takes what a kernel with TENSOR_MAPS 2 takes */
+#define X_AGAIN 0
+#endif
 #ifndef K_IN_ORDER /* w has numbers of K as they are; X_RUN is 0 */
-#define K_IN_ORDER TENSOR_MAPS
+#define K_IN_ORDER (TENSOR_MAPS && !IN_BLOCKS)
 #endif
 #ifndef W_IN_PLACE /* 1: w as it lies, channels contiguous, multiples of 16 filters; K_IN_ORDER; copies round it */
 #define W_IN_PLACE 0
@@ -90,12 +101,16 @@
 #define W_AT(stage, slice) (RESIDENT ? RING_BYTES + (slice) * W_BYTES : (stage) * STAGE_BYTES + X_BYTES)
 #define SLICES(tile) (((tile).phase.taps_h * (tile).phase.taps_w * g.reduced + DEPTH - 1) / DEPTH)
 #define PIXEL_PAIRS (!CHANNELS_LAST && VEC == 2)
+#define FROM_LOCAL (TENSOR_MAPS && !IN_BLOCKS) /* wgmma takes x from there */
+#if TENSOR_MAPS == 2 && !IN_BLOCKS
+#error "images of any length come in blocks"
+#endif
 #if PIXEL_PAIRS && X_RUN == 0
 #error "pairs of pixels come from rows of pixels"
 #endif
 /* 128 sums, two sets of 16 pixels and addresses: registers move from the warpgroup that copies. */
 #define MORE_REGISTERS (WG_ROWS * WN >= 256)
-#if TENSOR_MAPS
+#if FROM_LOCAL
 static inline int mx_tap_above_lowest(int tap_h, int tap_w, const mx_nv_phase *phase, const mx_nv_conv *g)
 {
     return phase->first_w + tap_w * g->tap_w - g->first_w | phase->first_h + tap_h * g->tap_h - g->first_h << 8;
@@ -109,8 +124,21 @@ static inline int mx_tap_above_lowest(int tap_h, int tap_w, const mx_nv_phase *p
 #define B_STEP 32
 #endif
 
+#if IN_BLOCKS
+#define BLOCK 32 /* pixels of a row */
+#define PIXEL_BLOCK_BYTES (DEPTH * ROW_BYTES)
+/* Whether work-items copy the pixels from m on, which nobody has rounded then.  Behind the last image maps give zeros. */
+static inline bool mx_by_items(int m, const mx_nv_conv *g)
+{
+#if TENSOR_MAPS == 2
+    const int end = (mx_quotient(m, g->by_image) + 1) * (g->p * g->q);
+    return end < m + BLOCK && end < g->pixels;
+#else
+    return !TENSOR_MAPS;
+#endif
+}
 /* How x's runs of pixels are shared by the 128 work-items that copy: each has PLACES, of every AT_ONCEth channel. */
-#if X_RUN
+#elif X_RUN
 #define RUNS (BP / X_RUN)
 #define PLACES (RUNS > 128 ? RUNS / 128 : 1)
 #define AT_ONCE (RUNS < 128 ? 128 / RUNS : 1)
@@ -159,10 +187,26 @@ static inline int mx_filter_of_column(int column)
     return column / 16 * 16 + column % 8 / 2 * 4 + column / 8 % 2 * 2 + column % 2;
 }
 
-/* A work-item's part of 64 pixels: a[k-step][register]; `from`: its first row's numbers. */
-static inline __attribute__((always_inline)) void mx_load_pixels(uint (*a)[4], uint from)
+/* A work-item's part of 64 pixels: a[k-step][register]; `from`: its first row's numbers; `rounded`: by a map. */
+static inline __attribute__((always_inline)) void mx_load_pixels(uint (*a)[4], uint from, bool rounded)
 {
-#if K_IN_ORDER
+#if IN_BLOCKS
+#pragma unroll
+    for (int i = 0; i < 8; i++) { /* the lane's channels, two of each k-step */
+        const uint at = (from ^ i % 2 << 4) + (i / 2 * 8 + i % 2) * ROW_BYTES;
+        uint *const v = a[i / 2] + i % 2 * 2;
+#if PIXEL_PAIRS
+        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v[0]), "=r"(v[1]) : "r"(at) : "memory");
+#else
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v[0]) : "r"(at) : "memory");
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v[1]) : "r"(at ^ 32) : "memory");
+#endif
+    }
+    if (!rounded)
+#pragma unroll
+        for (int i = 0; i < 16; i++)
+            a[i / 4][i % 4] = mx_nearest(a[i / 4][i % 4]);
+#elif K_IN_ORDER
 #pragma unroll
     for (int i = 0; i < 16; i++) { /* of a k-step the upper and the lower pixel, a channel and the fourth behind it */
         uint v;
@@ -274,10 +318,13 @@ static inline __attribute__((always_inline)) void mx_store_sums(
 }
 
 __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hopper_tf32(
+#if TENSOR_MAPS != 1
+    __global const float *restrict X, long x_offset,
+#endif
 #if TENSOR_MAPS
     const mx_tensor_map x_map,
-#else
-    __global const float *restrict X, long x_offset,
+#elif X_AGAIN
+    __global const float *x_again, long x_again_offset,
 #endif
 #if TENSOR_MAPS && W_IN_PLACE
     const mx_tensor_map w_map,
@@ -300,14 +347,18 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
     W += w_offset;
     const bool w_aligned = ((ulong)W & 15) == 0;
 #endif
-#if !TENSOR_MAPS
+#if TENSOR_MAPS != 1
     X += x_offset;
+#if TENSOR_MAPS
+    const bool aligned = true; /* else there were no map */
+#else
     const bool aligned = X_RUN == 1 || ((ulong)X & 15) == 0;
+#endif
 #endif
     const uint shared = mx_shared(stages);
     const uint full = mx_shared(barriers), empty = full + 8 * STAGES, turn = empty + 8 * STAGES;
     if (item == 0) {
-        mx_ring_begin(full, STAGES, TENSOR_MAPS ? 1 : 128, PING_PONG ? 4 : 8);
+        mx_ring_begin(full, STAGES, TENSOR_MAPS == 1 ? 1 : 128, PING_PONG ? 4 : 8);
         mx_barrier_begin(turn, 4);
         mx_barrier_begin(turn + 8, 4);
         if (TENSOR_MAPS)
@@ -323,11 +374,20 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
         bool has_filters = false;
 #if TENSOR_MAPS
         ulong x_map_at;
+#if TENSOR_MAPS == 1
         MX_PARAMETER_AT(x_map_at, "conv_nvidia_hopper_tf32", "0");
+#else
+        MX_PARAMETER_AT(x_map_at, "conv_nvidia_hopper_tf32", "2");
+#endif
 #if W_IN_PLACE
         ulong w_map_at;
         MX_PARAMETER_AT(w_map_at, "conv_nvidia_hopper_tf32", "1");
 #endif
+#endif
+#if TENSOR_MAPS == 1
+#elif IN_BLOCKS
+        const int row0 = copier >> 3, chunk = copier & 7;
+        const uint x_to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4);
 #elif X_RUN == 0
         const int row0 = copier >> 3, first = (copier & 7) * 4;
         const uint x_to = shared + row0 * ROW_BYTES + (((copier & 7) ^ (row0 & 7)) << 4);
@@ -335,8 +395,9 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
         const int run = copier % (RUNS / PLACES), first = copier / (RUNS / PLACES);
         const uint x_to = shared + first * PIXEL_BYTES;
 #endif
-        /* With TENSOR_MAPS one work-item does it all. */
-        for (int tile = TENSOR_MAPS && copier > 0 ? tiles : get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
+        /* With TENSOR_MAPS 1 one work-item does it all. */
+        for (int tile = TENSOR_MAPS == 1 && copier > 0 ? tiles : get_group_id(0); tile < tiles;
+             tile += get_num_groups(0)) {
             const mx_nv_tile own = mx_tile(tile, &order);
             const int slices = SLICES(own);
             if (slices == 0)
@@ -345,7 +406,15 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
             __global const float *filters = W + own.phase.w_first
                                             + (long)(own.group * order.across + own.n0 / BF) * slices * (BF * DEPTH);
 #endif
-#if TENSOR_MAPS
+#if IN_BLOCKS
+            int by_items = 0, by_map = 0; /* which blocks, and how many */
+#pragma unroll
+            for (int b = 0; b < BP / BLOCK; b++)
+                if (mx_by_items(own.m0 + b * BLOCK, &g))
+                    by_items |= 1 << b;
+                else
+                    by_map++;
+#elif TENSOR_MAPS
             const mx_pixel pixel = mx_pixel_of(own.m0, &g);
             int c = 0, tap_h = 0, tap_w = 0; /* what is copied next */
 #else
@@ -400,7 +469,7 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
 #else
                     __global const float *from = filters + slice * (BF * DEPTH);
                     if (!w_aligned) {
-                        for (int i = copier; i < BF * DEPTH; i += TENSOR_MAPS ? 1 : 128)
+                        for (int i = copier; i < BF * DEPTH; i += TENSOR_MAPS == 1 ? 1 : 128)
                             ((__local float *)stages)[(w_to - shared) / 4 + i] = from[i];
                         MX_WG_PUBLISH();
                     } else if (copier == 0) {
@@ -411,7 +480,47 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
                     }
 #endif
                 }
+#if IN_BLOCKS
 #if TENSOR_MAPS
+                if (copier == 0) {
+#if TENSOR_MAPS == 2
+                    MX_WG_PUBLISH(); /* work-items may have copied to the same place before */
+                    mx_barrier_expect_more(bar, by_map * PIXEL_BLOCK_BYTES);
+#else
+                    mx_barrier_expect(bar, by_map * PIXEL_BLOCK_BYTES);
+#endif
+                    int m0 = own.m0;
+                    MX_OPAQUE(m0); /* no room for places of all blocks */
+#pragma unroll
+                    for (int b = 0; b < BP / BLOCK; b++) {
+                        const int m = m0 + b * BLOCK, n = mx_quotient(m, g.by_image);
+                        if (!(by_items >> b & 1))
+                            MX_COPY_CHANNELS(shared + stage * STAGE_BYTES + b * PIXEL_BLOCK_BYTES, x_map_at,
+                                             m - n * (g.p * g.q), own.group * g.reduced + slice * DEPTH, n, bar);
+                    }
+                }
+#endif
+#if TENSOR_MAPS != 1
+#pragma unroll 1
+                for (int b = 0; b < BP / BLOCK; b++)
+                    if (by_items >> b & 1) {
+                        const int m = own.m0 + b * BLOCK + chunk * 4, n = mx_quotient(m, g.by_image);
+                        const int c = slice * DEPTH + row0;
+                        const uint to = x_to + stage * STAGE_BYTES + b * PIXEL_BLOCK_BYTES;
+                        __global const float *from =
+                            X + (own.group * g.x_g + n * g.x_n + m - n * (g.p * g.q) + c * g.x_c);
+#pragma unroll
+                        for (int i = 0; i < DEPTH; i += ROWS_AT_ONCE) {
+                            const bool valid = m < g.pixels && c + i < g.reduced;
+                            if (aligned)
+                                MX_COPY16(to + i * ROW_BYTES, from + i * g.x_c, valid);
+                            else
+                                mx_copy_singly(to + i * ROW_BYTES, from + i * g.x_c, valid);
+                        }
+                    }
+                mx_barrier_arrive_copied(bar);
+#endif
+#elif TENSOR_MAPS
                 mx_barrier_expect(bar, X_BYTES);
                 MX_COPY_PIXELS(shared + stage * STAGE_BYTES, x_map_at, own.group * g.reduced + c, pixel,
                                mx_tap_above_lowest(tap_h, tap_w, &own.phase, &g), bar);
@@ -469,7 +578,11 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
 #endif
         const int warpgroup = PING_PONG ? 0 : role, row = warpgroup * (WG_ROWS * 64) + (item >> 5 & 3) * 16;
         const int upper = lane >> 2, quarter = lane & 3;
-#if X_RUN == 0
+#if IN_BLOCKS
+#define BLOCK_OF_X (64 / BLOCK * PIXEL_BLOCK_BYTES)
+        const uint pixels = shared + row / BLOCK * PIXEL_BLOCK_BYTES + quarter * (2 * ROW_BYTES)
+                            + ((row % BLOCK + upper * (PIXEL_PAIRS ? 2 : 1)) * 4 ^ quarter << 5);
+#elif X_RUN == 0
 #define BLOCK_OF_X (64 * ROW_BYTES)
         const uint pixels = shared + (row + upper) * ROW_BYTES
                             + (K_IN_ORDER ? (upper << 4) + quarter * 4 : (2 * quarter ^ upper) << 4);
@@ -479,7 +592,7 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
                             + ((row + upper * (PIXEL_PAIRS ? 2 : 1)) * 4 ^ quarter << 5);
 #endif
         const ulong b_matrix = mx_wg_matrix(shared, BLOCK_BYTES);
-#if TENSOR_MAPS
+#if FROM_LOCAL
         const ulong a_matrix = mx_wg_matrix(shared + warpgroup * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
 #endif
         int turns = role; /* the very first tile waits for no one */
@@ -494,7 +607,15 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
             const mx_nv_tile own = mx_tile(tile, &order);
             const int slices = SLICES(own);
             float sums[WG_ROWS][WN / 2];
-#if !TENSOR_MAPS
+#if IN_BLOCKS
+            bool rounded[WG_ROWS]; /* a warp's pixels are of one block */
+#pragma unroll
+            for (int i = 0; i < WG_ROWS; i++)
+                rounded[i] = !mx_by_items(own.m0 + row / BLOCK * BLOCK + i * 64, &g);
+#else
+            const bool rounded[] = {false, false};
+#endif
+#if !FROM_LOCAL
             uint a[4][4], other[4][4]; /* pixels: one set is loaded while wgmma reads the other */
 #endif
             MX_EACH_SUM_OF_GROUP(i, j)
@@ -505,10 +626,11 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
             turns++;
 #define BEGIN_SLICE()                          \
     mx_barrier_wait(full + 8 * stage, parity); \
-    MX_WG_PUBLISH()
+    if (!TENSOR_MAPS)                          \
+        MX_WG_PUBLISH() /* else w alone is read by that proxy, which copied it, or who did has published it */
 /* 64 pixels of the slice; nothing is under way but these afterwards. */
 #define MULTIPLY(a, i)                                                                                                \
-    mx_load_pixels(a, pixels + stage * STAGE_BYTES + (i)*BLOCK_OF_X);                                                 \
+    mx_load_pixels(a, pixels + stage * STAGE_BYTES + (i)*BLOCK_OF_X, rounded[i]);                                     \
     MX_WG_FENCE();                                                                                                    \
     _Pragma("unroll") for (int k = 0; k < 4; k++)                                                                     \
         WGMMA_TF32(sums[i], (a)[k], b_matrix + ((W_AT(stage, slice) + k * 32) >> 4));                                 \
@@ -521,7 +643,7 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
 #define NEXT_STAGE()        \
     if (++stage == STAGES)  \
         stage = 0, parity ^= 1
-#if TENSOR_MAPS
+#if FROM_LOCAL
             MX_MULTIPLY_SLICES(sums, slices);
 #elif WG_ROWS == 1
             for (int slice = 0; slice < slices; slice++) {

@@ -4,8 +4,8 @@
  *
  * A slice has 32 numbers of K = (tap, channel); zeros behind the last filter and the last channel of the last tap.
  * Its rows are the columns of the product, of each 16 in the order in which a work-item has four neighbours; numbers of
- * a row are in the order in which a work-item of the product reads eight neighbours of x, or as they are (K_IN_ORDER);
- * chunk c of 16 bytes of row r is at c ^ (r % 8), the swizzle of wgmma.
+ * a row are in the order in which a work-item of the product reads eight neighbours of x, or pairs (K_IN_PAIRS), or as
+ * they are (K_IN_ORDER); chunk c of 16 bytes of row r is at c ^ (r % 8), the swizzle of wgmma.
  * Grid: one axis, local 256: 32 channels of 8 rows, all taps of all phases.
  * Bound by: launching; reading w, whose taps a work-item finds in the L1.
  */
@@ -15,6 +15,9 @@
 #ifndef K_IN_ORDER
 #define K_IN_ORDER 0
 #endif
+#ifndef K_IN_PAIRS
+#define K_IN_PAIRS 0
+#endif
 #define X_TYPE float
 #include "include/common.h"
 #include "conv/nvidia/ptx.h"
@@ -23,8 +26,10 @@
 /* Offsets within a slice, in floats, of a number of K, and of the filter of a block. */
 static inline int mx_in_slice(int row, int k)
 {
-    /* K-steps of 8; lane k / 8 has 8 neighbours. */
-    const int position = K_IN_ORDER ? k : (k % 8 / 2) * 8 + k % 2 * 4 + k / 8;
+    /* K-steps of 8; lane k / 8 has 8 neighbours.  In pairs: step k / 8, of which lane k % 8 / 2 has two neighbours. */
+    const int position = K_IN_ORDER ? k
+                         : K_IN_PAIRS ? k / 8 * 8 + k % 2 * 4 + k % 8 / 2
+                                      : (k % 8 / 2) * 8 + k % 2 * 4 + k / 8;
     return row * 32 + ((position / 4 ^ row % 8) * 4) + position % 4;
 }
 

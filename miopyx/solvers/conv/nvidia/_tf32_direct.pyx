@@ -1,9 +1,9 @@
 """Convolution of float32 on TF32, straight from the tensors, where the problem allows that.
 
-By Hopper's wgmma x is read as it lies, whatever its strides, with channels last by tensor maps; a launch rounds the
-filters and brings them into the kernel's order, unless a map does.  Backward weights read x and dy as they lie: with
-channels last by mma.sync, or by wgmma where one operand is turned in local memory; 1x1 of contiguous pixels, whose
-summed axis is then contiguous, by wgmma.
+By Hopper's wgmma x is read as it lies, whatever its strides, by tensor maps with channels last and for 1x1 of
+contiguous pixels; a launch rounds the filters and brings them into the kernel's order, unless a map does.  Backward
+weights read x and dy as they lie: with channels last by mma.sync, or by wgmma where one operand is turned in local
+memory; 1x1 of contiguous pixels, whose summed axis is then contiguous, by wgmma.
 """
 
 from libc.stdint cimport int64_t
@@ -41,24 +41,26 @@ cdef extern from "miopyx/kernels/conv/nvidia/hopper_tf32_args.h" nogil:
 
 cdef enum:
     DEPTH = 32             # numbers of K in a slice
+    BLOCK = 32             # contiguous pixels that a map copies of a channel
     ADDED = 8              # products that an instruction adds to a sum
     CHOICES_COUNT = 8
 
 # A tile: pixels, filters, whether it is ping-pong, whether w stays in local memory, what a slice takes in microseconds,
-# also where x is copied in runs of pixels, and what a whole tile takes besides; both where a tensor map copies.
+# also where x is copied in runs of pixels, and what a whole tile takes besides; both where a tensor map copies, and
+# what a slice of contiguous pixels takes then.
 cdef struct choice_t:
     int pixels, filters, ping_pong, resident
-    double slice, in_runs, end, mapped_slice, mapped_end
+    double slice, in_runs, end, mapped_slice, mapped_end, mapped_block
 
 cdef choice_t[CHOICES_COUNT] CHOICES
-CHOICES[0] = choice_t(128, 256, 0, 0, 0.75, 0.82, 3.50, 0.633, 3.63)
-CHOICES[1] = choice_t(256, 128, 0, 0, 1.23, 1.12, 4.00, 0.65, 4.3)
-CHOICES[2] = choice_t(128, 128, 1, 0, 0.56, 0.68, 1.50, 0.317, 1.79)
-CHOICES[3] = choice_t(128, 64, 1, 0, 0.58, 0.62, 0.63, 0.26, 0.95)
-CHOICES[4] = choice_t(256, 64, 0, 0, 0.99, 1.15, 1.65, 0.40, 2.1)
-CHOICES[5] = choice_t(64, 256, 1, 0, 0.39, 0.56, 1.80, 0.355, 2.05)
-CHOICES[6] = choice_t(64, 256, 1, 1, 0.39, 0.56, 1.20, 0.33, 1.73)
-CHOICES[7] = choice_t(128, 128, 1, 1, 0.60, 0.66, 1.50, 0.31, 1.85)
+CHOICES[0] = choice_t(128, 256, 0, 0, 0.75, 0.82, 3.50, 0.633, 3.63, 0.66)
+CHOICES[1] = choice_t(256, 128, 0, 0, 1.23, 1.12, 4.00, 0.65, 4.3, 0.80)
+CHOICES[2] = choice_t(128, 128, 1, 0, 0.56, 0.68, 1.50, 0.317, 1.79, 0.43)
+CHOICES[3] = choice_t(128, 64, 1, 0, 0.58, 0.62, 0.63, 0.26, 0.95, 0.36)
+CHOICES[4] = choice_t(256, 64, 0, 0, 0.99, 1.15, 1.65, 0.40, 2.1, 0.62)
+CHOICES[5] = choice_t(64, 256, 1, 0, 0.39, 0.56, 1.80, 0.355, 2.05, 0.36)
+CHOICES[6] = choice_t(64, 256, 1, 1, 0.39, 0.56, 1.20, 0.33, 1.73, 0.36)
+CHOICES[7] = choice_t(128, 128, 1, 1, 0.60, 0.66, 1.50, 0.31, 1.85, 0.43)
 cdef tuple TABLE = (("TILE", tuple(range(CHOICES_COUNT))),)
 
 
@@ -71,8 +73,8 @@ cdef tuple TERMS = ("launch", "packed", "x", "y", "counted", "rounds", "gathered
 
 # How a launch reads and writes, and its tile.
 cdef struct chosen_t:
-    int choice, run, vector
-    bint last, by_map, w_in_place
+    int choice, run, vector, by_map
+    bint last, w_in_place
     int64_t groups, stages, tiles
     double cost
 
@@ -108,20 +110,34 @@ cdef bytes _map_of_x(const mx_nv_conv* g, int phases, int64_t pixels):
     return map_pixels(&reach, 0, pixels, 4)
 
 
-cdef bint _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases) noexcept:
-    """Whether a launch copies x by a tensor map."""
-    return (_run_of(p, r) == 0 and r.channels % DEPTH == 0 and may_have_maps(dev)
-            and _map_of_x(g, phases, 64) is not None)
+cdef bytes _map_of_images(const mx_nv_conv* g):
+    """Likewise for boxes of BLOCK contiguous pixels, of a 1x1 convolution."""
+    if g.groups > 1 and (g.reduced % DEPTH or g.x_g != g.reduced * g.x_c):
+        return None
+    return map_channels(g.p * g.q, g.groups * g.reduced, g.pixels // (g.p * g.q), g.x_c, g.x_n, DEPTH, 4)
+
+
+cdef int _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases) noexcept:
+    """How a launch copies x by a tensor map: TENSOR_MAPS of conv/nvidia/hopper_tf32.cl, 0 where it does not."""
+    cdef int run = _run_of(p, r)
+    if run == 1 or not may_have_maps(dev):
+        return 0
+    if run == 0:
+        return 1 if r.channels % DEPTH == 0 and _map_of_x(g, phases, 64) is not None else 0
+    return 0 if _map_of_images(g) is None else 1 if g.p * g.q % BLOCK == 0 else 2
 
 
 cdef bint _w_by_map(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g) noexcept:
     """Where x is copied by a map: whether w is, too, and nothing is rounded before."""
-    return p.direction == MX_FORWARD and r.w_reduced == 1 and map_filters(g, 0, False, True, 64, 4) is not None
+    return (p.direction == MX_FORWARD and r.w_reduced == 1 and _run_of(p, r) == 0
+            and map_filters(g, 0, False, True, 64, 4) is not None)
 
 
 cdef double _slice_time(const choice_t* c, const mx_nv_conv* g, int run, bint by_map) noexcept nogil:
     """Microseconds of a slice."""
-    cdef double time = c.mapped_slice if by_map else c.in_runs if run else c.slice
+    if by_map:
+        return c.mapped_block if run else c.mapped_slice
+    cdef double time = c.in_runs if run else c.slice
     if run == 1 and g.step_w > 1:
         time *= 1 + c.pixels / 128.0  # every second pixel: twice the lines, which the L1 keeps for few pixels
     if run and g.reduced % DEPTH and c.pixels < 256:
@@ -132,13 +148,15 @@ cdef double _slice_time(const choice_t* c, const mx_nv_conv* g, int run, bint by
 cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases,
                       int wanted=-1, int filters=0) noexcept:
     """The tile `wanted` where it can be, else the one that should take least time, of so many `filters` if not zero."""
-    cdef chosen_t best = chosen_t(-1, _run_of(p, r), 1, g.y_c == 1 and g.filters > 1,
-                                  _by_maps(dev, p, r, g, phases), False, 1, 1, 1, -1)
+    cdef chosen_t best = chosen_t(-1, _run_of(p, r), 1, _by_maps(dev, p, r, g, phases),
+                                  g.y_c == 1 and g.filters > 1, False, 1, 1, 1, -1)
     cdef int64_t units = max(1, dev.compute_units), down, across, groups, stages, slices = _slices(g)
     cdef double[MAX_PHASES] each
     cdef double cost, slice
     cdef int i, j
     best.w_in_place = best.by_map and _w_by_map(p, r, g)
+    if best.by_map and best.run:
+        best.run = BLOCK
     best.vector = 4 if best.last else 2 if best.run else 1
     for j in range(phases):
         while best.vector > 1 and not divides(best.vector, &g[j], best.last):
@@ -184,7 +202,8 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, i
         WHOLE_SLICES=int(g.reduced % DEPTH == 0), **_order_of_k(best))
     cdef mx_nv_conv whole = g[0], reach
     cdef KernelSpec unmapped = None
-    if best.by_map:
+    cdef bytes map
+    if best.by_map and best.run == 0:
         reach = reach_of(g, phases)
         whole.first_h, whole.first_w, whole.taps_h, whole.taps_w = reach.first_h, reach.first_w, 1, 1
     args = operand_args(r, &whole)
@@ -192,16 +211,20 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, i
     args = (args[0], w) + args[2:4] + (
         struct_arg(&order, sizeof(order) - (MAX_PHASES - phases) * sizeof(mx_nv_phase)),) + args[4:]
     if best.by_map:
-        spec, unmapped = spec.defining("-D TENSOR_MAPS=1"), spec
+        spec, unmapped = spec.defining(f"-D TENSOR_MAPS={best.by_map}"), spec
         if best.w_in_place:
             w = mapped(w, map_filters(g, 0, False, True, c.filters, 4))
-        args = (mapped(args[0], map_pixels(&reach, 0, c.pixels, 4)), w) + args[2:]
+        map = _map_of_images(g) if best.run else map_pixels(&reach, 0, c.pixels, 4)
+        x, args = args[:1], (mapped(args[0], map), w) + args[2:]
+        if best.by_map == 2:
+            args, unmapped = x + args, unmapped.defining("-D X_AGAIN=1")
     return Step(spec, args, (best.groups * 384,), (384,), 1, unmapped)
 
 
 cdef dict _order_of_k(const chosen_t* best):
     """Whoever copies by maps finds numbers of K as they lie, and so does the kernel for memory that none takes."""
-    return {**({"K_IN_ORDER": 1} if best.by_map else {}), **({"W_IN_PLACE": 1} if best.w_in_place else {})}
+    return {**({"K_IN_PAIRS" if best.run else "K_IN_ORDER": 1} if best.by_map else {}),
+            **({"W_IN_PLACE": 1} if best.w_in_place else {})}
 
 
 cdef roles_t _roles(const mx_conv_problem* p) noexcept nogil:

@@ -716,7 +716,7 @@ NOINLINE void convolve_tile(__global const STORAGE(IN_TYPE) *restrict in, __glob
         const long taps = d.count * h.count * w.count;
         /* A block is of some channels' taps, or some taps of one channel. */
         const long t_blocks = max((taps + K_BLOCK - 1) / K_BLOCK, 1L);
-        /* Blocks of pairs begin with one: of an odd number of taps channels stay together by two. */
+        /* int8: no element is in two blocks, so channels with an odd number of taps stay together by two. */
         const long unit = MX_INTEGER_ACC && taps % 2 != 0 ? 2 : 1, units = (channels + unit - 1) / unit;
         const long c_block = t_blocks > 1 ? 1 : K_BLOCK / max(taps, 1L) / unit * unit;
         const long c_blocks = (units * unit + c_block - 1) / c_block;

@@ -139,7 +139,7 @@ static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, EPILOGUE_PARA
 /* sums[ROWS][V] = or += sum over the segments' taps and `depth` channels; rows[segment * ALL + i] are pixels and
  * panels[segment] filters, the first of them `filter`.  With `out` the sums go there at once, `to[]` are offsets. */
 #define DEFINE_MULTIPLY(V, ROWS)                                                                  \
-    NOINLINE void multiply_##V(bool add, vec *restrict sums, PIXELS const ACC *const *rows,   \
+    NOINLINE void multiply_##V(bool add, vec *restrict sums, PIXELS const ACC *const *rows,       \
                                __global const ACC *const *panels, int segments, int depth,        \
                                __global STORAGE(OUT_TYPE) *restrict out, const long *to,          \
                                long filter, EPILOGUE_PARAMS)                                      \

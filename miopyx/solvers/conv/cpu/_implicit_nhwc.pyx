@@ -2,8 +2,8 @@
 
 Vectors hold output channels, the rows of a register tile are pixels.  Forward and backward data are one kernel: the
 channels of an input pixel are broadcast from memory, the filters are packed first.  int8 is multiplied in pairs of
-channels, of 16 bits each, two products by an instruction.  An input of another type than
-that of the sums is converted by a step before, or, where the filter is one tap, by the work-items that read it.
+channels, of 16 bits each, two products by an instruction.  An input of another type than that of the sums is converted
+by a step before, or, where the filter is one tap, by the work-items that read it.
 Backward data takes the outputs by phases of the stride, so that no product with a zero between gradients is made.
 Backward weights gathers the columns of x a block at a time; where dw has few tiles, its sums are split over the pixels
 (split-K).

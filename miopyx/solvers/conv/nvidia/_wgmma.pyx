@@ -291,7 +291,7 @@ cdef int _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, const 
         return 0
     if r.x_pixels == 0 or both(g.p) * g.q % 64 == 0:
         return 1
-    return 2 if r.x_pixels == 8 and g.filters >= 128 else 0  # fewer are done before 128 work-items have arrived
+    return 2 if r.x_pixels == 8 and g.filters >= 128 else 0  # with fewer it was slower
 
 
 cdef double _end_of(const choice_t* c, int choice, const mx_conv_problem* p) noexcept nogil:

@@ -570,11 +570,6 @@ KNOWN = (
     ("pvc", "", ""),
     # 64 complex numbers, where a filter is longer than shorter transforms.
     ("", "conv/fft_", "FFT_H=1 -D FFT_W=64"),
-    # Backward passes of attention keep the scores of a tile, 132 bytes, in memory where dropout's generator is in the
-    # loop over them. Unrolled, they take twice the registers, and with eight columns of results more than there are.
-    ("gfx", "layers/mha_gpu.cl", "DROPS=1"),
-    # 3 to 14 of 256 registers; half the tile would read everything twice.
-    ("gfx", "layers/mha_gpu.cl", "BIASED=1"),
 )
 
 

@@ -236,8 +236,8 @@ BY_IMAGE = {
     "x and w": (1, conv_case(3, 128, 192, (8, 24), (1, 1))),
     "x and w of groups": (1, conv_case(5, 2 * 64, 2 * 192, (8, 8), (1, 1), groups=2)),
     "blocks": (2, conv_case(5, 128, 192, (8, 14), (1, 1))),
-    "blocks of three images": (2, conv_case(9, 64, 128, (4, 6), (1, 1))),
-    "blocks of groups": (2, conv_case(4, 2 * 128, 2 * 64, (16, 17), (1, 1), groups=2)),
+    "blocks of three images": (2, conv_case(9, 192, 128, (4, 6), (1, 1))),
+    "blocks of groups": (2, conv_case(4, 2 * 128, 2 * 192, (16, 17), (1, 1), groups=2)),
 }
 
 
@@ -263,6 +263,18 @@ def test_contiguous_pixels_by_tensor_maps(gpu, host, rng, name, tile, direction,
             check(gpu, example, direction, SOLVERS[direction], rng)
         finally:
             _wgmma.limit_choices()
+
+
+@pytest.mark.parametrize("direction", range(2))
+def test_blocks_of_few_filters_need_no_maps(gpu, host, rng, direction):
+    """Where blocks of pixels cross images and the weights have few rows, maps were slower."""
+    if not gpu.device.info.cuda >= 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    c, k = (128, 64) if direction == 0 else (64, 128)
+    for columns, maps in ((14, 0), (16, 1)):
+        example = Example(conv_case(5, c, k, (8, columns), (1, 1)), "float16", "packed", rng, host, copied=True)
+        assert len(are_mapped(gpu, example, direction)) == maps
+        check(gpu, example, direction, SOLVERS[direction], rng)
 
 
 @pytest.mark.parametrize("tile", range(-1, 7))

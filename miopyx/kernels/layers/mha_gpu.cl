@@ -32,11 +32,21 @@
 #endif
 #define ITEMS 256
 #define MICRO (TILE / 16)
+#if MICRO * MICRO > 32
+#error "a work-item's scores have 32 bits"
+#endif
 #define CHUNK 16
 #define PARTS (ITEMS / TILE) /* work-items of a row while it is summed up */
 #define PART (TILE / PARTS)
 #define SLICE (16 * COLUMNS)
 #define STRIDE (TILE + 1)
+#if MX_TYPE(REAL) == MX_TYPE_double /* all of a chunk take twice the registers */
+#define FEW_AT_A_TIME _Pragma("unroll 2")
+#else
+#define FEW_AT_A_TIME
+#endif
+/* What is not unrolled keeps its sums in memory. */
+#define EACH(i, count) _Pragma("unroll") for (int i = 0; i < count; i++)
 #define KERNEL __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
 #define BARRIER barrier(CLK_LOCAL_MEM_FENCE)
 
@@ -53,20 +63,43 @@
 /* A gradient of what was `kept`; what is dropped adds nothing, should it be infinite. */
 #define REACHED(gradient, kept) ((kept) != 0 ? (gradient) * (kept) : (ACC)0)
 
-/* What dropout makes of an element. */
-static inline ACC kept_of(__global const uchar *table, const mx_mha_shape a, const long head, const long row,
-                          const long key)
+/* Whether dropout keeps an element. */
+static inline bool is_kept(__global const uchar *table, const mx_mha_shape a, const long head, const long row,
+                           const long key)
 {
 #if DROPS
     const ulong counter = COUNTER(head, row) + key / 4;
     uint one = (uint)counter, two = (uint)(counter >> 32), three = (uint)MASKS_AT, four = (uint)(MASKS_AT >> 32);
     PHILOX(uint, one, two, three, four, SEED);
     const uint word = key % 4 == 0 ? one : key % 4 == 1 ? two : key % 4 == 2 ? three : four;
-    return (ACC)(word >> 8) >= DROPPED * (ACC)16777216 ? (ACC)1 / ((ACC)1 - DROPPED) : (ACC)0;
+    return (ACC)(word >> 8) >= DROPPED * (ACC)16777216;
 #else
-    return 1;
+    return true;
 #endif
 }
+
+/* What is kept is multiplied by this. */
+#if DROPS
+#define OF_KEPT ((ACC)1 / ((ACC)1 - DROPPED))
+#else
+#define OF_KEPT ((ACC)1)
+#endif
+
+/* A bit for each score (i, j) of a work-item, of row + row_i i + row_j j and of the key likewise: the generator is too
+ * long to unroll, and a loop over scores that is not unrolled would keep them in memory. */
+static inline uint kept_bits(__global const uchar *table, const mx_mha_shape a, const long head, const long row,
+                             const int row_i, const int row_j, const long key, const int key_i, const int key_j)
+{
+    uint bits = 0;
+#if DROPS
+    for (int e = 0; e < MICRO * MICRO; e++) {
+        const int i = e / MICRO, j = e % MICRO;
+        bits |= (uint)is_kept(table, a, head, row + i * row_i + j * row_j, key + i * key_i + j * key_j) << e;
+    }
+#endif
+    return bits;
+}
+#define KEPT(bits, i, j) (DROPS && !((bits) >> ((i) * MICRO + (j)) & 1) ? (ACC)0 : OF_KEPT)
 
 /* sum[i][j] = the products of rows y + 16 i of one tensor and x + 16 j of another, which have `count` rows each. */
 static inline void multiply(__global const STORAGE(T) *p, const long p_from, const mx_mha_strides p_t,
@@ -76,8 +109,8 @@ static inline void multiply(__global const STORAGE(T) *p, const long p_from, con
                             ACC sum[MICRO][MICRO])
 {
     const int me = (int)get_local_id(0), x = me % 16, y = me / 16;
-    for (int i = 0; i < MICRO; i++)
-        for (int j = 0; j < MICRO; j++)
+    EACH(i, MICRO)
+        EACH(j, MICRO)
             sum[i][j] = 0;
     for (int start = 0; start < depth; start += CHUNK) {
         BARRIER;
@@ -87,12 +120,12 @@ static inline void multiply(__global const STORAGE(T) *p, const long p_from, con
             right[x][i] = i < r_count && d < depth ? (ACC)LOAD(T)(r, r_from + i * r_t.s + d * r_t.d) : (ACC)0;
         }
         BARRIER;
-        for (int d = 0; d < CHUNK; d++) {
+        FEW_AT_A_TIME for (int d = 0; d < CHUNK; d++) {
             ACC one[MICRO], two[MICRO];
-            for (int i = 0; i < MICRO; i++)
+            EACH(i, MICRO)
                 one[i] = left[d][y + 16 * i], two[i] = right[d][x + 16 * i];
-            for (int i = 0; i < MICRO; i++)
-                for (int j = 0; j < MICRO; j++)
+            EACH(i, MICRO)
+                EACH(j, MICRO)
                     sum[i][j] += one[i] * two[j];
         }
     }
@@ -111,13 +144,13 @@ static inline void add_products(__local ACC (*restrict tile)[STRIDE], __global c
             rows[i / SLICE][i % SLICE] = row < count && d < width ? (ACC)LOAD(T)(p, from + row * t.s + d * t.d) : (ACC)0;
         }
         BARRIER;
-        for (int k = 0; k < CHUNK; k++) {
+        FEW_AT_A_TIME for (int k = 0; k < CHUNK; k++) {
             ACC one[MICRO];
-            for (int i = 0; i < MICRO; i++)
+            EACH(i, MICRO)
                 one[i] = tile[y + 16 * i][start + k];
-            for (int j = 0; j < COLUMNS; j++) {
+            EACH(j, COLUMNS) {
                 const ACC two = rows[k][x + 16 * j];
-                for (int i = 0; i < MICRO; i++)
+                EACH(i, MICRO)
                     sum[i][j] += one[i] * two;
             }
         }
@@ -130,8 +163,8 @@ static inline uint put(ACC sum[MICRO][COLUMNS], __global STORAGE(T) *p, const lo
 {
     const int me = (int)get_local_id(0), x = me % 16, y = me / 16;
     uint most = 0;
-    for (int i = 0; i < MICRO; i++)
-        for (int j = 0; j < COLUMNS; j++) {
+    EACH(i, MICRO)
+        EACH(j, COLUMNS) {
             const int row = y + 16 * i, d = slice + x + 16 * j;
             if (row < count && d < width) {
                 const ACC value = sum[i][j] * descale;
@@ -166,8 +199,8 @@ KERNEL mha_forward(TENSORS, __global STORAGE(T) *o, long o_offset, SAVED, __glob
     const long end = causal ? min(a.keys, first + count) : a.keys;
     const int row = me % TILE, mine = me / TILE * PART;
     ACC out[MICRO][COLUMNS];
-    for (int i = 0; i < MICRO; i++)
-        for (int j = 0; j < COLUMNS; j++)
+    EACH(i, MICRO)
+        EACH(j, COLUMNS)
             out[i][j] = 0;
     if (me < TILE)
         high[me] = -(ACC)INFINITY, total[me] = 0;
@@ -175,8 +208,8 @@ KERNEL mha_forward(TENSORS, __global STORAGE(T) *o, long o_offset, SAVED, __glob
         const int keys = (int)min(a.keys - j0, (long)TILE);
         ACC s[MICRO][MICRO];
         multiply(q, q_offset + first * a.q.s, a.q, count, k, k_offset + j0 * a.k.s, a.k, keys, DEPTH, left, right, s);
-        for (int i = 0; i < MICRO; i++)
-            for (int j = 0; j < MICRO; j++) {
+        EACH(i, MICRO)
+            EACH(j, MICRO) {
                 const int r = y + 16 * i, c = x + 16 * j;
                 ACC value = s[i][j] * of_scores;
 #if BIASED
@@ -199,7 +232,7 @@ KERNEL mha_forward(TENSORS, __global STORAGE(T) *o, long o_offset, SAVED, __glob
         for (int c = 0; c < PART; c++) {
             const ACC p = exp(tile[row][mine + c] - base);
             sum += p;
-            tile[row][mine + c] = DROPS ? p * kept_of(table, a, head, first + row, j0 + mine + c) : p;
+            tile[row][mine + c] = p * (is_kept(table, a, head, first + row, j0 + mine + c) ? OF_KEPT : (ACC)0);
         }
         BARRIER;
         part[me / TILE][row] = sum;
@@ -214,18 +247,18 @@ KERNEL mha_forward(TENSORS, __global STORAGE(T) *o, long o_offset, SAVED, __glob
         }
         BARRIER;
         ACC added[MICRO][COLUMNS];
-        for (int i = 0; i < MICRO; i++)
-            for (int j = 0; j < COLUMNS; j++)
+        EACH(i, MICRO)
+            EACH(j, COLUMNS)
                 added[i][j] = 0;
         add_products(tile, v, v_offset + j0 * a.v.s, a.v, keys, slice, WIDTH, rows, added);
-        for (int i = 0; i < MICRO; i++)
-            for (int j = 0; j < COLUMNS; j++)
+        EACH(i, MICRO)
+            EACH(j, COLUMNS)
                 out[i][j] = out[i][j] * factor[y + 16 * i] + added[i][j];
     }
     BARRIER;
     const ACC of_s = NUMBER(SCALE_S) * NUMBER(DESCALE_S) * NUMBER(DESCALE_V);
-    for (int i = 0; i < MICRO; i++)
-        for (int j = 0; j < COLUMNS; j++)
+    EACH(i, MICRO)
+        EACH(j, COLUMNS)
             out[i][j] = out[i][j] / total[y + 16 * i];
     const uint most_o = put(out, o, o_offset + head_offset(a.o, head, a.heads) + first * a.o.s, a.o, count, slice, WIDTH,
                             of_s, NUMBER(SCALE_O));
@@ -260,6 +293,20 @@ __kernel void mha_delta(__global const STORAGE(T) *o, long o_offset, __global co
     delta[delta_offset + i] = sum * NUMBER(DESCALE_O) * NUMBER(DESCALE_DO);
 }
 
+/* Of the backward passes: whether row and key of a tile are there and not masked; p of a score; ds of p and of dp. */
+#define REACHES(r, rows_left, c, keys_left, row, key) ((r) < (rows_left) && (c) < (keys_left) && !(causal && (key) > (row)))
+#if BIASED
+#define LOGIT_OF(score, row, key) \
+    ((score) * of_scores + (ACC)LOAD(REAL)(bias, bias_offset + (row) * a.bias.s + (key) * a.bias.d))
+#else
+#define LOGIT_OF(score, row, key) ((score) * of_scores)
+#endif
+#define PROBABILITY_OF(score, row, key)                                                         \
+    (exp(LOGIT_OF(score, row, key) - (ACC)LOAD(REAL)(top, top_offset + (row) * a.m.s))          \
+     * (ACC)LOAD(REAL)(inverse, inverse_offset + (row) * a.z_inv.s))
+#define GRADIENT_OF(p, dp, kept, row) \
+    ((p) * (REACHED((dp) * to_p, kept) - delta[delta_offset + head * a.rows + (row)]) * (ACC)scale)
+
 KERNEL mha_dq(TENSORS, SAVED, __global const STORAGE(T) *d_o, long do_offset, __global const ACC *delta,
               long delta_offset, __global STORAGE(T) *dq, long dq_offset, __global float *amax_dq, long amax_dq_offset,
               __global float *amax_ds, long amax_ds_offset, REST)
@@ -272,30 +319,27 @@ KERNEL mha_dq(TENSORS, SAVED, __global const STORAGE(T) *d_o, long do_offset, __
     const long end = causal ? min(a.keys, first + count) : a.keys;
     uint most_ds = 0;
     ACC out[MICRO][COLUMNS];
-    for (int i = 0; i < MICRO; i++)
-        for (int j = 0; j < COLUMNS; j++)
+    EACH(i, MICRO)
+        EACH(j, COLUMNS)
             out[i][j] = 0;
     do_offset += head_offset(a.d_o, head, a.heads);
     for (long j0 = 0; j0 < end; j0 += TILE) {
         const int keys = (int)min(a.keys - j0, (long)TILE);
+        const uint bits = kept_bits(table, a, head, first + y, 16, 0, j0 + x, 0, 16);
         ACC s[MICRO][MICRO], t[MICRO][MICRO];
         multiply(q, q_offset + first * a.q.s, a.q, count, k, k_offset + j0 * a.k.s, a.k, keys, DEPTH, left, right, s);
+        EACH(i, MICRO)
+            EACH(j, MICRO)
+                s[i][j] = REACHES(y + 16 * i, count, x + 16 * j, keys, first + y + 16 * i, j0 + x + 16 * j)
+                    ? PROBABILITY_OF(s[i][j], first + y + 16 * i, j0 + x + 16 * j) : (ACC)0;
         multiply(d_o, do_offset + first * a.d_o.s, a.d_o, count, v, v_offset + j0 * a.v.s, a.v, keys, WIDTH, left, right,
                  t);
-        for (int i = 0; i < MICRO; i++)
-            for (int j = 0; j < MICRO; j++) {
+        EACH(i, MICRO)
+            EACH(j, MICRO) {
                 const int r = y + 16 * i, c = x + 16 * j;
-                const long row = first + r, key = j0 + c;
                 ACC ds = 0;
-                if (r < count && c < keys && !(causal && key > row)) {
-                    ACC value = s[i][j] * of_scores;
-#if BIASED
-                    value += (ACC)LOAD(REAL)(bias, bias_offset + row * a.bias.s + key * a.bias.d);
-#endif
-                    const ACC p = exp(value - (ACC)LOAD(REAL)(top, top_offset + row * a.m.s))
-                        * (ACC)LOAD(REAL)(inverse, inverse_offset + row * a.z_inv.s);
-                    const ACC kept = kept_of(table, a, head, row, key);
-                    ds = p * (REACHED(t[i][j] * to_p, kept) - delta[delta_offset + head * a.rows + row]) * (ACC)scale;
+                if (REACHES(r, count, c, keys, first + r, j0 + c)) {
+                    ds = GRADIENT_OF(s[i][j], t[i][j], KEPT(bits, i, j), first + r);
                     most_ds = max(most_ds, as_uint((float)ds) & 0x7fffffffu);
                 }
                 tile[r][c] = ds * NUMBER(SCALE_DS);
@@ -321,39 +365,37 @@ KERNEL mha_dkv(TENSORS, SAVED, __global const STORAGE(T) *d_o, long do_offset, _
     const ACC of_scores = (ACC)scale * NUMBER(DESCALE_Q) * NUMBER(DESCALE_K);
     const ACC to_p = NUMBER(DESCALE_DO) * NUMBER(DESCALE_V);
     ACC out_k[MICRO][COLUMNS], out_v[MICRO][COLUMNS];
-    for (int i = 0; i < MICRO; i++)
-        for (int j = 0; j < COLUMNS; j++)
+    EACH(i, MICRO)
+        EACH(j, COLUMNS)
             out_k[i][j] = out_v[i][j] = 0;
     do_offset += head_offset(a.d_o, head, a.heads);
     for (long i0 = causal ? first / TILE * TILE : 0; i0 < a.rows; i0 += TILE) {
         const int number = (int)min(a.rows - i0, (long)TILE);
+        const uint bits = kept_bits(table, a, head, i0 + x, 0, 16, first + y, 16, 0);
         ACC s[MICRO][MICRO], t[MICRO][MICRO];
         multiply(k, k_offset + first * a.k.s, a.k, count, q, q_offset + i0 * a.q.s, a.q, number, DEPTH, left, right, s);
+        EACH(i, MICRO)
+            EACH(j, MICRO)
+                s[i][j] = REACHES(y + 16 * i, count, x + 16 * j, number, i0 + x + 16 * j, first + y + 16 * i)
+                    ? PROBABILITY_OF(s[i][j], i0 + x + 16 * j, first + y + 16 * i) : (ACC)0;
         multiply(v, v_offset + first * a.v.s, a.v, count, d_o, do_offset + i0 * a.d_o.s, a.d_o, number, WIDTH, left,
                  right, t);
-        for (int i = 0; i < MICRO; i++)
-            for (int j = 0; j < MICRO; j++) {
+        EACH(i, MICRO)
+            EACH(j, MICRO) {
                 const int r = y + 16 * i, c = x + 16 * j;
-                const long row = i0 + c, key = first + r;
                 ACC p = 0, ds = 0;
-                if (r < count && c < number && !(causal && key > row)) {
-                    const ACC kept = kept_of(table, a, head, row, key);
-                    ACC value = s[i][j] * of_scores;
-#if BIASED
-                    value += (ACC)LOAD(REAL)(bias, bias_offset + row * a.bias.s + key * a.bias.d);
-#endif
-                    p = exp(value - (ACC)LOAD(REAL)(top, top_offset + row * a.m.s))
-                        * (ACC)LOAD(REAL)(inverse, inverse_offset + row * a.z_inv.s);
-                    ds = p * (REACHED(t[i][j] * to_p, kept) - delta[delta_offset + head * a.rows + row]) * (ACC)scale;
-                    p *= kept;
+                if (REACHES(r, count, c, number, i0 + c, first + r)) {
+                    const ACC kept = KEPT(bits, i, j);
+                    ds = GRADIENT_OF(s[i][j], t[i][j], kept, i0 + c);
+                    p = s[i][j] * kept;
                 }
                 tile[r][c] = p * NUMBER(SCALE_S);
                 t[i][j] = ds * NUMBER(SCALE_DS);
             }
         add_products(tile, d_o, do_offset + i0 * a.d_o.s, a.d_o, number, slice, WIDTH, rows, out_v);
         BARRIER;
-        for (int i = 0; i < MICRO; i++)
-            for (int j = 0; j < MICRO; j++)
+        EACH(i, MICRO)
+            EACH(j, MICRO)
                 tile[y + 16 * i][x + 16 * j] = t[i][j];
         add_products(tile, q, q_offset + i0 * a.q.s, a.q, number, slice, DEPTH, rows, out_k);
     }

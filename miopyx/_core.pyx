@@ -33,6 +33,7 @@ cdef tuple AVX512 = ("x86-64-v4", "cannonlake", "cascadelake", "cooperlake", "di
 cdef tuple AVX2 = ("x86-64-v3", "alderlake", "arrowlake", "broadwell", "clearwaterforest", "gracemont", "grandridge",
                    "haswell", "lunarlake", "meteorlake", "pantherlake", "raptorlake", "sierraforest", "skylake",
                    "znver")
+cdef tuple ARM = ("aarch64", "ampere", "apple", "cortex", "neoverse", "thunderx")
 
 
 cdef int _vector_bytes(str isa) except -1:
@@ -73,7 +74,8 @@ cdef class Device:
         self.compute_units = info.compute_units
         self.vector_bytes = _vector_bytes(info.isa)
         # x86 below AVX-512 has 16, ARM 32.
-        self.vector_registers = 32 if self.vector_bytes == 64 or self.vector_bytes == 16 and not MX_X86 else 16
+        self.vector_registers = 32 if (self.vector_bytes == 64 or info.isa.startswith(ARM)
+                                       or self.vector_bytes == 16 and not MX_X86) else 16
         self.max_alloc = info.max_alloc
         self.local_mem = info.local_mem
         self.max_work_group = info.max_work_group_size

@@ -115,9 +115,12 @@ def test_find_times_its_own_kernels(device_name, user_folder, rng):
         with miopyx.Handle(device_name) as other:
             alone = Problem(other, rng, x=(4, 32, 28, 28), k=32)
             miopyx.miopenSetConvolutionFindMode(alone.conv, 1)
-            want = {found.algo: found.time for found in alone.find(0)}
-        for file in user_folder.rglob("*"):
-            file.unlink()
+            want = {}
+            for _ in range(3):  # a busy machine may delay one of them tenfold
+                for result in alone.find(0):
+                    want[result.algo] = min(result.time, want.get(result.algo, result.time))
+                for file in user_folder.rglob("*"):
+                    file.unlink()
         plan, stop, found = small.plan(0), threading.Event(), []
 
         def disturb():

@@ -45,32 +45,37 @@
         }                                                                    \
     }
 #elif !BACKWARD
-/* Even columns meet one tap, odd ones the next. */
-#define SUM_TILE(GET, KEEP)                                                  \
-    _Pragma("unroll") for (int v = 0; v < S; v += 2) {                       \
-        vec even[ROWS_READ], odd[ROWS_READ];                                 \
+/* Even columns meet one tap, odd ones the next; a row is done with before the next one is loaded. */
+#define SUM_TAPS(GET, KEEP, v, both)                                         \
+    _Pragma("unroll") for (int u = 0; u < ROWS_READ; u++) {                  \
+        vec even, odd;                                                       \
         {                                                                    \
             KEEP(v)                                                          \
-            _Pragma("unroll") for (int u = 0; u < ROWS_READ; u++) {          \
-                const vec a = GET(u, v);                                     \
-                even[u].lo = a.even;                                         \
-                odd[u].lo = a.odd;                                           \
-            }                                                                \
+            const vec a = GET(u, v);                                         \
+            even.lo = a.even;                                                \
+            odd.lo = a.odd;                                                  \
         }                                                                    \
         {                                                                    \
-            KEEP(v + VEC)                                                    \
-            _Pragma("unroll") for (int u = 0; u < ROWS_READ; u++) {          \
-                const vec a = GET(u, v + VEC);                               \
-                even[u].hi = a.even;                                         \
-                odd[u].hi = a.odd;                                           \
+            KEEP((v) + VEC)                                                  \
+            const vec a = GET(u, (v) + VEC);                                 \
+            even.hi = a.even;                                                \
+            odd.hi = a.odd;                                                  \
+        }                                                                    \
+        _Pragma("unroll") for (int j = 0; j < TALL; j++) {                   \
+            const int r = u - 2 * j;                                         \
+            if (r >= 0 && r < R) {                                           \
+                s[j] += even * (vec)(w[TAP(r, v)]);                          \
+                if (both)                                                    \
+                    s[j] += odd * (vec)(w[TAP(r, (v) + 1)]);                 \
             }                                                                \
         }                                                                    \
-        _Pragma("unroll") for (int j = 0; j < TALL; j++)                     \
-            _Pragma("unroll") for (int r = 0; r < R; r++) {                  \
-                s[j] += even[2 * j + r] * (vec)(w[TAP(r, v)]);               \
-                if (v + 1 < S)                                               \
-                    s[j] += odd[2 * j + r] * (vec)(w[TAP(r, v + 1)]);        \
-            }                                                                \
+    }
+#define SUM_TILE(GET, KEEP)                                                  \
+    _Pragma("unroll 1") for (int v = 0; v + 1 < S; v += 2) {                 \
+        SUM_TAPS(GET, KEEP, v, 1)                                            \
+    }                                                                        \
+    if (S % 2) {                                                             \
+        SUM_TAPS(GET, KEEP, S - 1, 0)                                        \
     }
 #else
 #define SUM_TILE(GET, KEEP)                                                                         \

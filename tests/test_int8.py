@@ -45,6 +45,33 @@ def test_every_output_type(handle, host, rng, out, layout):
             np.testing.assert_array_equal(tensors[2].values(), got, f"{solver.name}: {case.text}")
 
 
+@pytest.mark.parametrize("channels", [1, 3, 4, 17, 32])
+@pytest.mark.parametrize(("lens", "taps", "pad", "stride", "dilation"), [
+    ((9,), (3,), (0,), (1,), (1,)), ((23,), (4,), (0,), (3,), (1,)), ((4, 11), (1, 5), (0, 0), (2, 1), (1, 1)),
+    ((4, 11), (1, 3), (0, 1), (1, 2), (1, 1)), ((13,), (3,), (0,), (1,), (2,)), ((2, 3, 8), (1, 1, 2), (0, 0, 0), (1, 1, 2),
+                                                                               (1, 1, 1))])
+def test_rows_of_taps(handle, rng, channels, lens, taps, pad, stride, dilation):
+    """Channels last: a row of taps may be one run of memory, but channels are paired in each pixel; x ends at a page."""
+    conv, k = ConvolutionDescriptor(pad, stride, dilation), 9
+    x, w = (rng.integers(-128, 128, s).astype(np.int8) for s in ((2, channels, *lens), (k, channels, *taps)))
+    y_lens = tuple(conv.output_lens(TensorDescriptor("int8", x.shape), TensorDescriptor("int8", w.shape)))
+    want = np.zeros(y_lens, np.int64)
+    for tap in np.ndindex(*taps):
+        begin = [t * d - p for t, d, p in zip(tap, dilation, pad, strict=True)]
+        padded = np.pad(x.astype(np.int64), [(0, 0), (0, 0), *[(p, p + 64) for p in pad]])
+        seen = padded[(slice(None), slice(None), *[slice(b + p, b + p + (n - 1) * s + 1, s) for b, p, n, s in zip(
+            begin, pad, y_lens[2:], stride, strict=True)])]
+        want += np.einsum("kc,nc...->nk...", w[(slice(None), slice(None), *tap)].astype(np.int64), seen)
+    desc = [TensorDescriptor(t, s, strides_of(s, "channels last"))
+            for t, s in zip(("int8", "int8", "int32"), (x.shape, w.shape, y_lens), strict=True)]
+    for solver in registry.CONV:
+        if solver.why_not(handle.device, ConvProblem(0, *desc, conv)) is None:
+            tensors = [Tensor(handle, d, v) for d, v in zip(desc, (x, w, None), strict=True)]
+            plan(handle, 0, desc, conv, solver.id)(*[t.argument() for t in tensors])
+            handle.finish()
+            np.testing.assert_array_equal(tensors[2].values(), want, solver.name)
+
+
 @pytest.mark.parametrize("layout", ["packed", "channels last"])
 @pytest.mark.parametrize(("name", "processor", "instruction"), [
     ("pocl-epyc-haswell-pthread_8", "haswell", "vpmaddwd"),

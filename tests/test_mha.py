@@ -326,6 +326,11 @@ def test_gpu_kernels(gpu, dtype, rng, amount):
         both(gpu, dtype, shape, rng, **options(rng, shape))
 
 
+def test_gpu_kernels_beyond_a_tile(gpu, rng):
+    """More than one tile of rows and of keys, with all that scores depend on."""
+    both(gpu, "float32", (2, 2, 71, 83, 40, 24), rng, causal=True, bias=(2, 2, 71, 83), dropout=(0.3, 12345, 7), layout="any")
+
+
 @pytest.mark.parametrize("on_gpu", [False, True])
 def test_long_heads(handle, gpu, on_gpu, rng):
     """Heads that a GPU computes in slices, and for which a CPU takes smaller blocks."""
@@ -352,6 +357,20 @@ def test_large_scores(handle, rng):
     want = p @ one.t["V"].view().astype(np.float64)
     # e^s is off by the roundings of scores of some thousands.
     np.testing.assert_allclose(one.t["O"].values(), want, atol=0.05)
+
+
+def test_gradients_of_large_scores(gpu, rng):
+    """Scores of both passes are rounded alike: where one is far above the others, its p is exactly 1."""
+    one = Attention(gpu, "float32", (1, 2, 70, 80, 16, 16), rng, scale=1000.1, amax=False)
+    for name in "QK":
+        one.t[name].view()[...] = rng.integers(-4, 5, one.t[name].view().shape)
+    one.forward()
+    saved, add = {name: one.t[name].values().copy() for name in ("O", "M", "ZInv")}, one.add
+    one.add = lambda name, lens, dtype, values=None: add(name, lens, dtype, saved.get(name, values))
+    one.backward()
+    *_, p, _ = one.exact()
+    want = p.swapaxes(2, 3) @ one.t["DO"].view().astype(np.float64)
+    np.testing.assert_allclose(one.t["DV"].values(), want, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("on_gpu", [False, True])

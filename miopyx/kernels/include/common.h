@@ -163,6 +163,13 @@ MX_LOOSE(double, 8)
 #define MX_STORE_LOOSE(T, n, p, v) MX_STORE_LOOSE_(T, n, p, v)
 #define MX_LOAD_LOOSE(T, n, p) MX_LOAD_LOOSE_(T, n, p)
 
+/* MX_LOAD_WIDE(T, n, p): likewise, of 4 or 8 bytes each.  ARM's compiler leaves PoCL's halves of 16 bytes apart. */
+#ifdef __aarch64__
+#define MX_LOAD_WIDE(T, n, p) MX_LOAD_LOOSE(T, n, p)
+#else
+#define MX_LOAD_WIDE(T, n, p) MX_JOIN(vload, n)(0, p)
+#endif
+
 /* What an element is in a buffer.  half is two plain bytes here: they can be copied without cl_khr_fp16. */
 #define MX_STORAGE_half ushort
 #define MX_STORAGE_float float
@@ -214,18 +221,18 @@ static inline float mx_from_float8(uint bits, int fraction, int ocp)
 
 /* VLOAD(T)(p, i): VEC consecutive elements likewise; needs no alignment beyond the element's. */
 #define MX_VLOAD_half(p, i) MX_JOIN(mx_load_half, VEC)((p) + (i))
-#define MX_VLOAD_float(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
-#define MX_VLOAD_double(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
+#define MX_VLOAD_float(p, i) MX_LOAD_WIDE(float, VEC, (p) + (i))
+#define MX_VLOAD_double(p, i) MX_LOAD_WIDE(double, VEC, (p) + (i))
 #define MX_VLOAD_bfloat16(p, i) \
-    MX_JOIN(as_float, VEC)(MX_JOIN(convert_uint, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i))) << 16)
+    MX_JOIN(as_float, VEC)(MX_JOIN(convert_uint, VEC)(MX_LOAD_LOOSE(ushort, VEC, (p) + (i))) << 16)
 #define MX_VLOAD_int8(p, i) MX_JOIN(convert_int, VEC)(MX_LOAD_LOOSE(char, VEC, (p) + (i)))
-#define MX_VLOAD_int32(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
+#define MX_VLOAD_int32(p, i) MX_LOAD_WIDE(int, VEC, (p) + (i))
 #define MX_VLOAD_float8(p, i) MX_VLOAD_FLOAT8(p, i, 3, 0)
 #define MX_VLOAD_bfloat8(p, i) MX_VLOAD_FLOAT8(p, i, 2, 0)
 #define MX_VLOAD_e4m3(p, i) MX_VLOAD_FLOAT8(p, i, 3, 1)
 #define MX_VLOAD_e5m2(p, i) MX_VLOAD_FLOAT8(p, i, 2, 1)
 #define MX_VLOAD_FLOAT8(p, i, fraction, ocp)                                                                       \
-    MX_JOIN(mx_from_float8_, VEC)(MX_JOIN(convert_uint, VEC)(MX_JOIN(vload, VEC)(0, (p) + (i))), fraction, ocp)
+    MX_JOIN(mx_from_float8_, VEC)(MX_JOIN(convert_uint, VEC)(MX_LOAD_LOOSE(uchar, VEC, (p) + (i))), fraction, ocp)
 #define VLOAD(T) MX_JOIN(MX_VLOAD_, T)
 
 #define MX_FLOAT8_VECTORS(n)                                                                               \

@@ -293,17 +293,23 @@ __kernel void mha_delta(__global const STORAGE(T) *o, long o_offset, __global co
     delta[delta_offset + i] = sum * NUMBER(DESCALE_O) * NUMBER(DESCALE_DO);
 }
 
-/* Of the backward passes: whether row and key of a tile are there and not masked; p of a score; ds of p and of dp. */
-#define REACHES(r, rows_left, c, keys_left, row, key) ((r) < (rows_left) && (c) < (keys_left) && !(causal && (key) > (row)))
+/* p of a score.  A statement of its own scales it, which rounds it as the forward pass did before it took M. */
+static inline ACC probability(const ACC score, const ACC of_scores, __global const STORAGE(REAL) *bias, const long bias_at,
+                              __global const STORAGE(REAL) *top, const long top_at,
+                              __global const STORAGE(REAL) *inverse, const long inverse_at)
+{
+    ACC value = score * of_scores;
 #if BIASED
-#define LOGIT_OF(score, row, key) \
-    ((score) * of_scores + (ACC)LOAD(REAL)(bias, bias_offset + (row) * a.bias.s + (key) * a.bias.d))
-#else
-#define LOGIT_OF(score, row, key) ((score) * of_scores)
+    value += (ACC)LOAD(REAL)(bias, bias_at);
 #endif
-#define PROBABILITY_OF(score, row, key)                                                         \
-    (exp(LOGIT_OF(score, row, key) - (ACC)LOAD(REAL)(top, top_offset + (row) * a.m.s))          \
-     * (ACC)LOAD(REAL)(inverse, inverse_offset + (row) * a.z_inv.s))
+    return exp(value - (ACC)LOAD(REAL)(top, top_at)) * (ACC)LOAD(REAL)(inverse, inverse_at);
+}
+#define PROBABILITY_OF(score, row, key)                                                                            \
+    probability(score, of_scores, bias, bias_offset + (row) * a.bias.s + (key) * a.bias.d, top,                    \
+                top_offset + (row) * a.m.s, inverse, inverse_offset + (row) * a.z_inv.s)
+
+/* Of the backward passes: whether row and key of a tile are there and not masked; ds of p and of dp. */
+#define REACHES(r, rows_left, c, keys_left, row, key) ((r) < (rows_left) && (c) < (keys_left) && !(causal && (key) > (row)))
 #define GRADIENT_OF(p, dp, kept, row) \
     ((p) * (REACHED((dp) * to_p, kept) - delta[delta_offset + head * a.rows + (row)]) * (ACC)scale)
 

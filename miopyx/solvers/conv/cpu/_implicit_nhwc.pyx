@@ -137,6 +137,8 @@ cdef int64_t _copied(const shape_t* s, int64_t chunk) noexcept:
     cdef int64_t channels = 64
     if not s.converted or s.left + s.right > 0 or s.taps[0] * s.taps[1] * s.taps[2] != 1:
         return 0
+    if s.pairs and s.inputs != ceil_div(s.channels, 2):  # a row of taps as one: each pixel's channels are paired
+        return 0
     while channels < s.inputs:
         channels *= 2
     return channels if (chunk + SPARE) * (channels + SPARE) * 4 <= LARGEST_COPY else 0

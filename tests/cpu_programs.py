@@ -1,0 +1,303 @@
+"""The programs of solvers for CPUs, without the processors: what defaults ask for, built for them as PoCL builds.
+
+    python -P tests/cpu_programs.py                                      build all, list what fails, warns or spills
+    python -P tests/cpu_programs.py neoverse-n1 --file conv/cpu/gemm     for these processors, of files that begin so
+    python -P tests/cpu_programs.py --most 3 --write bench/results/cpu-programs.txt
+
+Clang of PoCL's version (Debian: clang-15) takes PoCL's headers and its library of builtin functions, which is linked in
+and inlined; nothing runs.  The libraries for x86-64 are installed with PoCL.  That for AArch64 comes with the package of
+that processor, which any machine can unpack; POCL_AARCH64 names the folder it is unpacked in:
+
+    dpkg --add-architecture arm64 && apt-get update && apt-get download libpocl2:arm64
+    dpkg-deb -x libpocl2_*_arm64.deb FOLDER
+
+Of each program the loop counts that has most vector multiply-adds: its instructions, and vectors that it keeps in memory
+for want of registers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+from gpu_programs import HARMLESS, collect, convolutions, others, some
+
+from miopyx._core import Device
+from miopyx.device import devices
+from miopyx.runtime import programs
+
+INSTALLED = Path("/usr/share/pocl")
+
+
+class Target(NamedTuple):
+    """A processor that programs are built for: LLVM's name for it, and which of PoCL's libraries it takes."""
+
+    name: str
+    triple: str
+    library: str
+    option: str  # how clang is told the name
+
+    @property
+    def folder(self) -> Path:
+        if not self.triple.startswith("aarch64"):
+            return INSTALLED
+        return Path(os.environ.get("POCL_AARCH64", "/nowhere"), "usr/share/pocl")
+
+    @property
+    def bitcode(self) -> Path:
+        return self.folder / f"kernel-{self.triple}-{self.library}.bc"
+
+    def device(self) -> Device:
+        """Return it as solvers see it."""
+        return Device(devices.find("host")._replace(
+            name=f"pocl-{self.name}_8", kind="cpu", runtime="pocl", isa=self.name, compute_units=8,
+            max_work_group_size=4096, local_mem=512 << 10, max_alloc=4 << 30, global_mem=16 << 30,
+            extensions=frozenset({"cl_khr_fp16", "cl_khr_fp64"})))
+
+
+TARGETS = {target.name: target for target in (
+    Target("neoverse-n1", "aarch64-unknown-linux-gnu", "GENERIC", "-mcpu"),
+    Target("x86-64", "x86_64-pc-linux-gnu", "GENERIC", "-march"),
+    Target("haswell", "x86_64-pc-linux-gnu", "avx2", "-march"),
+    Target("skylake-avx512", "x86_64-pc-linux-gnu", "avx512", "-march"),
+)}
+
+
+# How it is built
+
+
+class Loop(NamedTuple):
+    """An innermost loop: its function, instructions, vector multiply-adds, and vectors it stores for want of registers."""
+
+    function: str
+    instructions: int
+    products: int
+    spilled: int
+
+
+class Built(NamedTuple):
+    """A program, or why there is none."""
+
+    loops: list[Loop]
+    said: str                 # by the compiler
+    missing: tuple[str, ...] = ()  # functions that nobody defines
+    failed: bool = False
+
+    @property
+    def warnings(self) -> list[str]:
+        return [line for line in self.said.splitlines()
+                if "warning:" in line and not any(kind in line for kind in HARMLESS)]
+
+    @property
+    def hottest(self) -> Loop | None:
+        """The loop with most multiply-adds, should they make it a loop of products."""
+        loop = max(self.loops, key=lambda loop: loop.products, default=None)
+        return loop if loop is not None and loop.products >= FEW_PRODUCTS else None
+
+
+FEW_PRODUCTS = 8
+
+
+@cache
+def clang() -> str | None:
+    """Return a clang that PoCL's headers take and that reads PoCL's libraries, or None."""
+    for name in ("clang-15", "clang-16"):
+        path = shutil.which(name)
+        if path is not None and not build_text(TARGETS["x86-64"], "__kernel void f(__global float *p) { vstore4(vload4(0,"
+                                               " p), 1, p); }", "", path).failed:
+            return path
+    return None
+
+
+def can_build(target: Target) -> bool:
+    return target.bitcode.exists() and clang() is not None
+
+
+def build_text(target: Target, source: str, options: str, path: str) -> Built:
+    """Build a program: first unoptimised with the library in it, then all of it for the processor.
+
+    The library's functions are compiled for the plainest processor of their kind, and LLVM inlines among equals alone.
+    """
+    processor = f"{target.option}={target.name}"
+    first = subprocess.run(
+        [path, "-x", "cl", "-cl-std=CL1.2", "-target", target.triple, processor, "-isystem", INSTALLED / "include",
+         "-include", INSTALLED / "include/_kernel.h", "-D__ENDIAN_LITTLE__=1", "-fno-builtin", "-ffp-contract=fast",
+         "-Xclang", "-cl-ext=+cl_khr_fp64,+cl_khr_fp16", "-Xclang", "-mlink-builtin-bitcode", "-Xclang", target.bitcode,
+         *options.replace("-D ", "-D").split(), "-O3", "-Xclang", "-disable-llvm-passes", "-Wall", "-Wundef", "-Wno-psabi", "-S",
+         "-emit-llvm", "-o", "-", "-"], input=source, capture_output=True, text=True, check=False)
+    if first.returncode:
+        return Built([], first.stderr, failed=True)
+    alike = re.sub(r'\bspir_(?:func|kernel) |"(?:target-cpu|target-features|tune-cpu)"="[^"]*"', "", first.stdout)
+    second = subprocess.run(
+        [path, "-x", "ir", "-target", target.triple, processor, "-Wno-override-module", "-Wno-pass-failed", "-O3", "-S",
+         "-o", "-", "-"], input=alike, capture_output=True, text=True, check=False)
+    said = first.stderr + second.stderr
+    if second.returncode:
+        return Built([], said, failed=True)
+    called = set(re.findall(r"(?m)^\s+(?:bl|b|callq?|jmpq?)\s+([A-Za-z_][\w$]*)(?:@PLT)?$", second.stdout))
+    missing = called - set(re.findall(r"(?m)^([A-Za-z_][\w$]*):", second.stdout))
+    return Built(list(_loops(second.stdout)), said, tuple(sorted(name for name in missing if not BY_POCL.match(name))))
+
+
+# PoCL defines where a work-item is, and C's library the rest.
+BY_POCL = re.compile(r"_Z\d+get_|mem(?:set|cpy|move)$|_?_?(?:trunc|extend)\w+f2$")
+PRODUCT = re.compile(r"\b(?:fml[as]|vfn?m(?:add|sub)\d*p[sd]|mulp[sd]|vpdpwssd|v?pmaddwd|smlal2?)\b(?!.*\bv\d+\.2s)")
+SPILL = re.compile(r"\b(16|32|64)-byte (?:Folded )?Spill")
+
+
+def _loops(assembly: str):
+    """Yield the innermost loops, as LLVM's comments in a listing mark them."""
+    function = label = ""
+    inner: dict[str, list[int]] = {}
+    current = None
+    for line in assembly.splitlines():
+        if found := re.match(r"([A-Za-z_][\w$]*):", line):
+            for counts in inner.values():
+                yield Loop(function, *counts)
+            function, inner, current = found[1], {}, None
+            continue
+        if found := re.match(r"\.L(BB\d+_\d+):|(?:#|//) %bb\.\d+:", line):
+            label, current = found[1] or label, None
+        if "Inner Loop Header" in line:
+            current = inner.setdefault(label, [0, 0, 0])
+        elif found := re.search(r"in Loop: Header=(BB\d+_\d+)", line):
+            current = inner.get(found[1])
+        if current is not None and re.match(r"\s+[a-z]", line):
+            current[0] += 1
+            current[1] += PRODUCT.search(line) is not None
+            current[2] += SPILL.search(line) is not None
+    for counts in inner.values():
+        yield Loop(function, *counts)
+
+
+# What it says
+
+
+# What spills all the same: how targets and files begin, part of the options.
+KNOWN = ()
+
+
+def known(target: Target, file: str, options: str) -> bool:
+    return any(target.name.startswith(name) and file.startswith(start) and part in options
+               for name, start, part in KNOWN)
+
+
+def complaints(target: Target, file: str, options: str, built: Built) -> list[str]:
+    """Return what is wrong with a program: a vector in eight of its hottest loop's products may be in memory."""
+    where = f"{target.name} {file} {options}"
+    if built.failed:
+        return [f"{where}: fails\n{built.said}"]
+    wrong = [f"{where}: {line}" for line in built.warnings]
+    if built.missing:
+        wrong.append(f"{where}: nobody defines {list(built.missing)}")
+    loop = built.hottest
+    if loop is not None and 8 * loop.spilled > loop.products and not known(target, file, options):
+        wrong.append(f"{where}: {loop.function} spills {loop.spilled} vectors in a loop of {loop.products} multiply-adds, "
+                     f"{loop.instructions} instructions")
+    return wrong
+
+
+class Report:
+    """Of each file the programs' hottest loops for a target, and every program that is not as it should be."""
+
+    def __init__(self, target: Target) -> None:
+        self.target, self.bad, self.programs = target, [], 0
+        self.files: dict[str, list[Loop]] = defaultdict(list)
+
+    def add(self, file: str, options: str, built: Built) -> None:
+        self.programs += 1
+        self.bad += complaints(self.target, file, options, built)
+        self.files[file] += [built.hottest] if built.hottest is not None else []
+
+    def rows(self):
+        """Yield files and their lines of the table."""
+        for file, loops in self.files.items():
+            if loops:
+                least = min(loops, key=lambda loop: loop.products / loop.instructions)
+                most = max(loops, key=lambda loop: loop.products / loop.instructions)
+                worst = max(loops, key=lambda loop: loop.spilled)
+                yield file, (f"{self.target.name:>16}{len(loops):9}"
+                             f"{most.products / most.instructions:9.0%}{least.products / least.instructions:9.0%}"
+                             f"{worst.spilled:9}{worst.products:9}  {worst.function if worst.spilled else '-'}")
+
+    def total(self) -> str:
+        loops = [loop for found in self.files.values() for loop in found]
+        return (f"{self.target.name}: {self.programs} programs, {len(loops)} with loops of products, "
+                f"{sum(loop.spilled > 0 for loop in loops)} of these spill, {len(self.bad)} complaints")
+
+
+ALL = 1 << 30
+HEADER = f"{'target':>16}{'loops':>9}{'most':>9}{'least':>9}{'spilled':>9}{'of':>9}"
+ABOUT = """\
+Programs for CPUs that are not here; python -P tests/cpu_programs.py{most}
+{compiler}
+
+Of each program the innermost loop with most vector multiply-adds, at least {few}. Of each file and each CPU: how many
+there are; which part of the instructions are multiply-adds, at most and at least; the most vectors that one of them
+stores for want of registers, its multiply-adds, and its function.
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}")
+    parser.add_argument("--file", default="", help="how files of kernels begin")
+    parser.add_argument("--count", type=int, default=10, help="random problems of each door (default: 10)")
+    parser.add_argument("--most", type=int, default=ALL, help="programs of a file for a target (default: all)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--write", type=Path, help="write the table to this file")
+    options = parser.parse_args()
+    os.environ["MIOPEN_DISABLE_CACHE"] = "1"
+    begin = time.perf_counter()
+    problems = [*convolutions(), *others(np.random.default_rng([options.seed, 1]), options.count)]
+    rows, totals, bad = defaultdict(list), [], []
+    for name in options.targets or TARGETS:
+        target = TARGETS[name]
+        if not can_build(target):
+            print(f"{name}: no compiler, or no {target.bitcode}")
+            continue
+        wanted = {key: groups for key, groups in collect(target, problems).items() if key[0].startswith(options.file)}
+        report = Report(target)
+        order = some(wanted, options.seed, options.most)
+        with ThreadPoolExecutor(options.workers) as pool:
+            for key, one in zip(order, pool.map(lambda key, target=target: build(target, *key), order), strict=True):
+                before = len(report.bad)
+                report.add(*key, one)
+                print(*report.bad[before:], sep="\n", end="\n" * (len(report.bad) > before), flush=True)
+        for file, row in report.rows():
+            rows[file].append(row)
+        totals.append(report.total())
+        bad += report.bad
+        print(totals[-1], f"{time.perf_counter() - begin:.0f} s", flush=True)
+    said = subprocess.run([clang(), "--version"], capture_output=True, text=True, check=True).stdout.split("\n")[0]
+    text = ABOUT.format(most="" if options.most == ALL else f" --most {options.most}", compiler=said,
+                        few=FEW_PRODUCTS) + "\n".join(
+        ["", *totals, "", HEADER, *(line for file in sorted(rows) for line in (file, *rows[file])), "",
+         "What is not as it should be:" if bad else "Nothing failed, warned, or spilled much.", *bad]) + "\n"
+    if options.write:
+        options.write.write_text(text, encoding="utf-8")
+    else:
+        print(text)
+    return int(bool(bad))
+
+
+def build(target: Target, file: str, options: str) -> Built:
+    return build_text(target, programs.source(file), options, clang())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -141,9 +141,11 @@
     typedef T##16 __attribute__((aligned(size))) mx_loose_##T##16;
 MX_LOOSE(char, 1)
 MX_LOOSE(uchar, 1)
+MX_LOOSE(short, 2)
 MX_LOOSE(ushort, 2)
 MX_LOOSE(int, 4)
 MX_LOOSE(uint, 4)
+MX_LOOSE(long, 8)
 MX_LOOSE(ulong, 8)
 MX_LOOSE(float, 4)
 #ifdef cl_khr_fp64
@@ -162,12 +164,8 @@ MX_LOOSE(double, 8)
 #endif
 #define MX_STORE_LOOSE(T, n, p, v) MX_STORE_LOOSE_(T, n, p, v)
 #define MX_LOAD_LOOSE(T, n, p) MX_LOAD_LOOSE_(T, n, p)
-
-/* MX_LOAD_WIDE(T, n, p): likewise, of 4 or 8 bytes each.  ARM's compiler leaves PoCL's halves of 16 bytes apart. */
 #ifdef __aarch64__
-#define MX_LOAD_WIDE(T, n, p) MX_LOAD_LOOSE(T, n, p)
-#else
-#define MX_LOAD_WIDE(T, n, p) MX_JOIN(vload, n)(0, p)
+#include "include/aarch64.h"
 #endif
 
 /* What an element is in a buffer.  half is two plain bytes here: they can be copied without cl_khr_fp16. */
@@ -221,12 +219,12 @@ static inline float mx_from_float8(uint bits, int fraction, int ocp)
 
 /* VLOAD(T)(p, i): VEC consecutive elements likewise; needs no alignment beyond the element's. */
 #define MX_VLOAD_half(p, i) MX_JOIN(mx_load_half, VEC)((p) + (i))
-#define MX_VLOAD_float(p, i) MX_LOAD_WIDE(float, VEC, (p) + (i))
-#define MX_VLOAD_double(p, i) MX_LOAD_WIDE(double, VEC, (p) + (i))
+#define MX_VLOAD_float(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
+#define MX_VLOAD_double(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
 #define MX_VLOAD_bfloat16(p, i) \
     MX_JOIN(as_float, VEC)(MX_JOIN(convert_uint, VEC)(MX_LOAD_LOOSE(ushort, VEC, (p) + (i))) << 16)
 #define MX_VLOAD_int8(p, i) MX_JOIN(convert_int, VEC)(MX_LOAD_LOOSE(char, VEC, (p) + (i)))
-#define MX_VLOAD_int32(p, i) MX_LOAD_WIDE(int, VEC, (p) + (i))
+#define MX_VLOAD_int32(p, i) MX_JOIN(vload, VEC)(0, (p) + (i))
 #define MX_VLOAD_float8(p, i) MX_VLOAD_FLOAT8(p, i, 3, 0)
 #define MX_VLOAD_bfloat8(p, i) MX_VLOAD_FLOAT8(p, i, 2, 0)
 #define MX_VLOAD_e4m3(p, i) MX_VLOAD_FLOAT8(p, i, 3, 1)
@@ -254,17 +252,31 @@ MX_FLOAT8_VECTORS(8)
 MX_FLOAT8_VECTORS(16)
 
 /* PoCL's vload_half and vstore_half fault where an address is no multiple of the whole vector's size, which OpenCL does
- * not ask for: the bits go through a variable.  bfloat16 as mx_to_bfloat16. */
+ * not ask for: the bits go through a variable.  Of the compiler's own, LLVM makes one instruction for four elements on ARM.
+ * bfloat16 as mx_to_bfloat16. */
+#if defined(MX_HALF_BUILTINS) && defined(__aarch64__)
+#define MX_FROM_HALVES(n, bits, value)                                     \
+    _Pragma("unroll") for (int i = 0; i < n; i++)                          \
+        value[i] = __builtin_load_halff((const __private half *)&bits + i);
+#define MX_TO_HALVES(n, value, bits)                                       \
+    _Pragma("unroll") for (int i = 0; i < n; i++)                          \
+        __builtin_store_halff(value[i], (__private half *)&bits + i);
+#else
+#define MX_FROM_HALVES(n, bits, value) value = vload_half##n(0, (const __private half *)&bits);
+#define MX_TO_HALVES(n, value, bits) vstore_half##n##_rte(value, 0, (__private half *)&bits);
+#endif
 #define MX_HALF_VECTORS(n)                                                                  \
     static inline float##n mx_load_half##n(__global const ushort *p)                        \
     {                                                                                       \
         const ushort##n bits = vload##n(0, p);                                              \
-        return vload_half##n(0, (const __private half *)&bits);                             \
+        float##n value;                                                                     \
+        MX_FROM_HALVES(n, bits, value)                                                      \
+        return value;                                                                       \
     }                                                                                       \
     static inline ushort##n mx_half_bits##n(float##n value)                                 \
     {                                                                                       \
         ushort##n bits;                                                                     \
-        vstore_half##n##_rte(value, 0, (__private half *)&bits);                            \
+        MX_TO_HALVES(n, value, bits)                                                        \
         return bits;                                                                        \
     }                                                                                       \
     static inline ushort##n mx_bfloat16_bits##n(float##n value)                             \

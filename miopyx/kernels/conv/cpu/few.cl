@@ -53,7 +53,7 @@
 
 typedef MX_JOIN(ACC, VEC) vec;
 #define ALL_VECTORS (TILES * N_VECTORS)
-#define LOAD_VEC(p) MX_LOAD_WIDE(ACC, VEC, p)
+#define LOAD_VEC MX_JOIN(vload, VEC)
 #define STORE_VEC MX_JOIN(vstore, VEC)
 #define TO_VEC MX_JOIN(convert_, MX_JOIN(ACC, VEC))
 #define LOAD_IN(at) TO_VEC(VLOAD(IN_TYPE)(from, at))
@@ -137,7 +137,7 @@ NOINLINE void multiply_tile(vec *restrict sums, __global const ACC *restrict a, 
         vec b[N_VECTORS];
 #pragma unroll
         for (int j = 0; j < N_VECTORS; j++)
-            b[j] = LOAD_VEC(from[j] + tap);
+            b[j] = LOAD_VEC(0, from[j] + tap);
         OUTER_PRODUCT(ROWS, N_VECTORS, s, a[i], b[j])
     }
     FOR_TILE(ROWS, N_VECTORS, sums[i * ALL_VECTORS + j] = s[i][j];)

@@ -156,7 +156,7 @@ static inline void store_vec(__global STORAGE(OUT_TYPE) *p, vec v, EPILOGUE_PARA
             for (long k = 0; k < depth; k++) {                                                    \
                 vec b[V];                                                                         \
                 _Pragma("unroll") for (int j = 0; j < V; j++)                                     \
-                    b[j] = MX_LOAD_WIDE(ACC, VEC, panel + (k * V + j) * VEC);                         \
+                    b[j] = LOAD_VEC(panel + (k * V + j) * VEC);                                   \
                 OUTER_PRODUCT(ROWS, V, s, a[i][k], b[j])                                          \
             }                                                                                     \
         }                                                                                         \

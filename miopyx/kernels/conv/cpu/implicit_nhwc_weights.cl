@@ -390,7 +390,7 @@ NOINLINE void sum_piece(__global const ACC *restrict partial, __global STORAGE(I
     for (long v = vectors * piece / pieces; v < vectors * (piece + 1) / pieces; v++) {
         vec sum = (vec)((ACC)0);
         for (int split = 0; split < splits; split++)
-            sum += MX_LOAD_WIDE(ACC, VEC, partial + split * elements + v * VEC);
+            sum += LOAD_VEC(partial + split * elements + v * VEC);
         if (beta != 0)
             VSTORE(IN_TYPE)(dw, v * VEC, (ACC)alpha * sum + (ACC)beta * TO_VEC(VLOAD(IN_TYPE)(dw, v * VEC)));
         else

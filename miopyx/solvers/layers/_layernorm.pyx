@@ -34,7 +34,7 @@ cdef enum:
     NUMBERS = 16               # that it holds where it sums columns, too
     HALVES = 2                 # bytes of 16-bit numbers
     LARGEST = 1024             # work-items of a group,
-    LARGEST_ELSEWHERE = 512    # and where nobody measured that: 64 registers for each do not hold what it should
+    LARGEST_ELSEWHERE = 256    # and where nobody measured that: 128 registers for each do not hold what it should
     STAGED = 512               # work-items of a group whose rows are on their way into local memory
     HOPPER_MEM = 226 << 10     # local memory of a group, of compute capability 9.0
     LOCAL_MEM = 96 << 10       # and of others
@@ -212,6 +212,8 @@ cdef Solution _on_gpu(Device dev, LayerNormProblem problem, mx_norm_shape* s):
             if most * hold < count:
                 hold *= 2
                 defines["STAGES"] = 1
+        elif most == LARGEST_ELSEWHERE and most * hold < count and not defines["ADD"]:
+            hold *= 2
         while deep * hold < count and deep < most:
             deep *= 2
     else:

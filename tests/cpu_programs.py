@@ -2,17 +2,17 @@
 
     python -P tests/cpu_programs.py                                      build all, list what fails, warns or spills
     python -P tests/cpu_programs.py neoverse-n1 --file conv/cpu/gemm     for these processors, of files that begin so
-    python -P tests/cpu_programs.py --most 3 --write bench/results/cpu-programs.txt
+    python -P tests/cpu_programs.py --most 2 --write bench/results/cpu-programs.txt
 
-Clang of PoCL's version (Debian: clang-15) takes PoCL's headers and its library of builtin functions, which is linked in
-and inlined; nothing runs.  The libraries for x86-64 are installed with PoCL.  That for AArch64 comes with the package of
-that processor, which any machine can unpack; POCL_AARCH64 names the folder it is unpacked in:
+Clang of PoCL's version (Debian: clang-15) takes PoCL's headers and its library of builtin functions; nothing runs.  The
+libraries for x86-64 are installed with PoCL.  That for AArch64 comes with its package, which any machine can unpack;
+POCL_AARCH64 names the folder:
 
     dpkg --add-architecture arm64 && apt-get update && apt-get download libpocl2:arm64
     dpkg-deb -x libpocl2_*_arm64.deb FOLDER
 
-Of each program the loop counts that has most vector multiply-adds: its instructions, and vectors that it keeps in memory
-for want of registers.
+Of each program the loop counts that has most vector multiply-adds: its instructions, the calls among them, and vectors
+that it keeps in memory for want of registers.
 """
 
 from __future__ import annotations
@@ -70,7 +70,6 @@ class Target(NamedTuple):
 
 TARGETS = {target.name: target for target in (
     Target("neoverse-n1", "aarch64-unknown-linux-gnu", "GENERIC", "-mcpu"),
-    Target("x86-64", "x86_64-pc-linux-gnu", "GENERIC", "-march"),
     Target("haswell", "x86_64-pc-linux-gnu", "avx2", "-march"),
     Target("skylake-avx512", "x86_64-pc-linux-gnu", "avx512", "-march"),
 )}
@@ -80,7 +79,7 @@ TARGETS = {target.name: target for target in (
 
 
 class Loop(NamedTuple):
-    """An innermost loop: its function, instructions, vector multiply-adds, calls, and vectors stored between them."""
+    """An innermost loop: its function, instructions, vector multiply-adds, vectors stored to make room, calls."""
 
     function: str
     instructions: int
@@ -105,11 +104,16 @@ class Built(NamedTuple):
     @property
     def hottest(self) -> Loop | None:
         """The loop with most multiply-adds, should they make it a loop of products."""
-        loop = max(self.loops, key=lambda loop: loop.products, default=None)
-        return loop if loop is not None and loop.products >= FEW_PRODUCTS else None
+        inside = [loop for loop in self.loops if loop.products >= max(FEW_PRODUCTS, loop.instructions / 10)
+                  and loop.function not in AT_EDGES]
+        return max(inside, key=lambda loop: loop.products, default=None)
 
 
 FEW_PRODUCTS = 8
+AT_EDGES = ("sum_outside",)  # what only the border of an image runs
+
+
+COPY = "__kernel void f(__global float *p) { vstore4(vload4(0, p), 1, p); }"
 
 
 @cache
@@ -117,8 +121,7 @@ def clang() -> str | None:
     """Return a clang that PoCL's headers take and that reads PoCL's libraries, or None."""
     for name in ("clang-15", "clang-16"):
         path = shutil.which(name)
-        if path is not None and not build_text(TARGETS["x86-64"], "__kernel void f(__global float *p) { vstore4(vload4(0,"
-                                               " p), 1, p); }", "", path).failed:
+        if path is not None and not build_text(TARGETS["haswell"], COPY, "", path).failed:
             return path
     return None
 
@@ -130,16 +133,16 @@ def can_build(target: Target) -> bool:
 def build_text(target: Target, source: str, options: str, path: str) -> Built:
     """Build a program: first unoptimised with the library in it, then all of it for the processor.
 
-    x86-64's LLVM inlines a function compiled for an older processor, AArch64's among equals alone, so that the library's
-    functions, compiled for the plainest, stay calls (seen so in what PoCL 3.1 made on AArch64).
+    x86-64's LLVM inlines a function compiled for an older processor, AArch64's among equals alone, so that the
+    library's functions, compiled for the plainest, stay calls (seen so in what PoCL 3.1 made on AArch64).
     """
     processor = f"{target.option}={target.name}"
     first = subprocess.run(
         [path, "-x", "cl", "-cl-std=CL1.2", "-target", target.triple, processor, "-isystem", INSTALLED / "include",
          "-include", INSTALLED / "include/_kernel.h", "-D__ENDIAN_LITTLE__=1", "-fno-builtin", "-ffp-contract=fast",
          "-Xclang", "-cl-ext=+cl_khr_fp64,+cl_khr_fp16", "-Xclang", "-mlink-builtin-bitcode", "-Xclang", target.bitcode,
-         *options.replace("-D ", "-D").split(), "-O3", "-Xclang", "-disable-llvm-passes", "-Wall", "-Wundef", "-Wno-psabi", "-S",
-         "-emit-llvm", "-o", "-", "-"], input=source, capture_output=True, text=True, check=False)
+         *options.replace("-D ", "-D").split(), "-O3", "-Xclang", "-disable-llvm-passes", "-Wall", "-Wundef",
+         "-Wno-psabi", "-S", "-emit-llvm", "-o", "-", "-"], input=source, capture_output=True, text=True, check=False)
     if first.returncode:
         return Built([], first.stderr, failed=True)
     alike = re.sub(r"\bspir_(?:func|kernel) ", "", first.stdout)  # calling conventions that PoCL, too, replaces
@@ -189,8 +192,14 @@ def _loops(assembly: str):
 # What it says
 
 
+# Files bound by multiply-adds begin so; others wait for memory, and their loops are in the table alone.
+BOUND = ("conv/", "layers/mha_", "layers/rnn_")
+
 # What spills all the same: how targets and files begin, part of the options.
-KNOWN = ()
+KNOWN = (
+    # Two bodies of a loop, one of them with masks for the edges; float's are as fast as without.
+    ("", "conv/cpu/depthwise_rows.cl", "STEP=2"),
+)
 
 
 def known(target: Target, file: str, options: str) -> bool:
@@ -199,17 +208,17 @@ def known(target: Target, file: str, options: str) -> bool:
 
 
 def complaints(target: Target, file: str, options: str, built: Built) -> list[str]:
-    """Return what is wrong with a program: a vector in eight of its hottest loop's products may be in memory."""
+    """Return what is wrong with a program: a vector in memory, or a call, for four products is allowed."""
     where = f"{target.name} {file} {options}"
     if built.failed:
         return [f"{where}: fails\n{built.said}"]
     wrong = [f"{where}: {line}" for line in built.warnings]
     if built.missing:
         wrong.append(f"{where}: nobody defines {list(built.missing)}")
-    loop = built.hottest
-    if loop is not None and 8 * loop.spilled > loop.products and not known(target, file, options):
-        wrong.append(f"{where}: {loop.function} spills {loop.spilled} vectors in a loop of {loop.products} multiply-adds, "
-                     f"{loop.instructions} instructions")
+    loop = built.hottest if file.startswith(BOUND) else None
+    if loop is not None and 4 * max(loop.spilled, loop.calls) > loop.products and not known(target, file, options):
+        wrong.append(f"{where}: {loop.function} has {loop.spilled} spilled vectors and {loop.calls} calls in a loop of "
+                     f"{loop.products} multiply-adds, {loop.instructions} instructions")
     return wrong
 
 
@@ -234,7 +243,7 @@ class Report:
                 worst = max(loops, key=lambda loop: loop.spilled)
                 yield file, (f"{self.target.name:>16}{len(loops):9}"
                              f"{most.products / most.instructions:9.0%}{least.products / least.instructions:9.0%}"
-                             f"{worst.spilled:9}{worst.products:9}  {worst.function if worst.spilled else '-'}")
+                             f"{worst.spilled:9}{worst.products:9}{max(loop.calls for loop in loops):9}")
 
     def total(self) -> str:
         loops = [loop for found in self.files.values() for loop in found]
@@ -243,14 +252,14 @@ class Report:
 
 
 ALL = 1 << 30
-HEADER = f"{'target':>16}{'loops':>9}{'most':>9}{'least':>9}{'spilled':>9}{'of':>9}"
+HEADER = f"{'target':>16}{'loops':>9}{'most':>9}{'least':>9}{'spilled':>9}{'of':>9}{'calls':>9}"
 ABOUT = """\
 Programs for CPUs that are not here; python -P tests/cpu_programs.py{most}
 {compiler}
 
-Of each program the innermost loop with most vector multiply-adds, at least {few}. Of each file and each CPU: how many
-there are; which part of the instructions are multiply-adds, at most and at least; the most vectors that one of them
-stores for want of registers, its multiply-adds, and its function.
+Of each program the innermost loop with most vector multiply-adds, at least {few} and a tenth of it. Of each file and
+each CPU: how many there are; which part of the instructions are multiply-adds, at most and at least; the most vectors that
+one of them stores for want of registers, and its multiply-adds; the most calls.
 """
 
 

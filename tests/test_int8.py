@@ -48,10 +48,10 @@ def test_every_output_type(handle, host, rng, out, layout):
 @pytest.mark.parametrize("channels", [1, 3, 4, 17, 32])
 @pytest.mark.parametrize(("lens", "taps", "pad", "stride", "dilation"), [
     ((9,), (3,), (0,), (1,), (1,)), ((23,), (4,), (0,), (3,), (1,)), ((4, 11), (1, 5), (0, 0), (2, 1), (1, 1)),
-    ((4, 11), (1, 3), (0, 1), (1, 2), (1, 1)), ((13,), (3,), (0,), (1,), (2,)), ((2, 3, 8), (1, 1, 2), (0, 0, 0), (1, 1, 2),
-                                                                               (1, 1, 1))])
+    ((4, 11), (1, 3), (0, 1), (1, 2), (1, 1)), ((13,), (3,), (0,), (1,), (2,)),
+    ((2, 3, 8), (1, 1, 2), (0, 0, 0), (1, 1, 2), (1, 1, 1))])
 def test_rows_of_taps(handle, rng, channels, lens, taps, pad, stride, dilation):
-    """Channels last: a row of taps may be one run of memory, but channels are paired in each pixel; x ends at a page."""
+    """Channels last: a row of taps may be one run of memory, but channels are paired in each pixel."""
     conv, k = ConvolutionDescriptor(pad, stride, dilation), 9
     x, w = (rng.integers(-128, 128, s).astype(np.int8) for s in ((2, channels, *lens), (k, channels, *taps)))
     y_lens = tuple(conv.output_lens(TensorDescriptor("int8", x.shape), TensorDescriptor("int8", w.shape)))

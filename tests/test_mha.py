@@ -328,7 +328,8 @@ def test_gpu_kernels(gpu, dtype, rng, amount):
 
 def test_gpu_kernels_beyond_a_tile(gpu, rng):
     """More than one tile of rows and of keys, with all that scores depend on."""
-    both(gpu, "float32", (2, 2, 71, 83, 40, 24), rng, causal=True, bias=(2, 2, 71, 83), dropout=(0.3, 12345, 7), layout="any")
+    both(gpu, "float32", (2, 2, 71, 83, 40, 24), rng, causal=True, bias=(2, 2, 71, 83), dropout=(0.3, 12345, 7),
+         layout="any")
 
 
 @pytest.mark.parametrize("on_gpu", [False, True])

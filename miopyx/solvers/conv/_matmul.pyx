@@ -47,6 +47,11 @@ cdef int _vector(Device dev, int64_t c_type) noexcept:
     return <int> vector_lanes(dev, 8 if c_type == MX_DOUBLE else 4)
 
 
+cdef int64_t _registers(Device dev, int64_t c_type) noexcept:
+    """Vectors that a CPU's registers hold: one of float64 may take two."""
+    return dev.vector_registers * dev.vector_bytes // (_vector(dev, c_type) * (8 if c_type == MX_DOUBLE else 4))
+
+
 cdef bint _tiled(Device dev, const mx_gemm* g) noexcept:
     """Whether conv/gpu/gemm.cl computes it, also where a GPU's solver, which has no `g`, is asked about a CPU."""
     return g == NULL or not dev.is_cpu
@@ -80,7 +85,7 @@ cdef tuple matmul_default(Device dev, const mx_gemm* g, int64_t c_type):
     if _tiled(dev, g) and not matmul_fits(dev, g, c_type, tuple(usual.values())):
         usual["SIDE"] = 8      # a quarter of the work-items and half of the local memory
     if not _tiled(dev, g) and _along_n(g):
-        if dev.vector_registers < 32:
+        if _registers(dev, c_type) < 32:
             usual["TILE_ROWS"] = 4
         # Four vectors of columns, 7 x 7 pixels say, are one tile of 6 x 4 but two of 8 x 3, each partly unused.
         elif dev.vector_bytes == 64 and ceil_div(g.n, _vector(dev, c_type)) == 4:
@@ -98,7 +103,7 @@ cdef bint matmul_fits(Device dev, const mx_gemm* g, int64_t c_type, tuple config
     if not _along_n(g) or config == matmul_default(dev, g, c_type):
         return True
     # A tile's sums, a row of B and an element of A.
-    registers = dev.vector_registers
+    registers = _registers(dev, c_type)
     rows, vectors, _, _ = config
     return rows * vectors + vectors + 1 <= registers and (
         rows * vectors >= registers // 2 or rows >= g.m or vectors >= ceil_div(g.n, _vector(dev, c_type)))
@@ -154,6 +159,6 @@ cdef Step matmul(Device dev, const mx_gemm* g, operand_t a, operand_t b, operand
     else:
         blocks = ceil_div(g.m, tuned["NT_CHUNK"]) * ceil_div(g.n, tuned["NT_CHUNK"])
         entry, defines["KERNELS"] = "gemm_nt", 2
-        if dev.vector_registers < 32:
+        if _registers(dev, c.type) < 32:
             defines["NT_COLUMNS"] = 3
     return Step(KernelSpec("conv/cpu/gemm.cl", entry, **defines), args, (blocks, g.groups, g.images), (1, 1, 1))

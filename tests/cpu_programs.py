@@ -258,8 +258,8 @@ Programs for CPUs that are not here; python -P tests/cpu_programs.py{most}
 {compiler}
 
 Of each program the innermost loop with most vector multiply-adds, at least {few} and a tenth of it. Of each file and
-each CPU: how many there are; which part of the instructions are multiply-adds, at most and at least; the most vectors that
-one of them stores for want of registers, and its multiply-adds; the most calls.
+each CPU: how many there are; which part of the instructions are multiply-adds, at most and at least; the most vectors
+that one of them stores for want of registers, and its multiply-adds; the most calls.
 """
 
 

@@ -568,6 +568,9 @@ KNOWN = (
     # Its compiler takes 32 work-items a thread, which leaves each 64 registers; who wants 128 must ask for it in words
     # that other drivers refuse.
     ("pvc", "", ""),
+    # Sums that live through the loop over keys, up to 128 bytes of a work-item: its compiler gives arrays their place
+    # before it has unrolled what indexes them.
+    *((name, "layers/mha_gpu.cl", "") for name in ("skl", "tgllp", "acm")),
     # 64 complex numbers, where a filter is longer than shorter transforms.
     ("", "conv/fft_", "FFT_H=1 -D FFT_W=64"),
 )

@@ -17,7 +17,6 @@ that it keeps in memory for want of registers.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -33,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))
-from gpu_programs import HARMLESS, collect, convolutions, others, some
+from gpu_programs import ALL, arguments, collect, convolutions, others, some, warnings_in
 
 from miopyx._core import Device
 from miopyx.device import devices
@@ -54,7 +53,7 @@ class Target(NamedTuple):
     def folder(self) -> Path:
         if not self.triple.startswith("aarch64"):
             return INSTALLED
-        return Path(os.environ.get("POCL_AARCH64", "/nowhere"), "usr/share/pocl")
+        return Path(os.environ.get("POCL_AARCH64", "/"), "usr/share/pocl")
 
     @property
     def bitcode(self) -> Path:
@@ -98,8 +97,7 @@ class Built(NamedTuple):
 
     @property
     def warnings(self) -> list[str]:
-        return [line for line in self.said.splitlines()
-                if "warning:" in line and not any(kind in line for kind in HARMLESS)]
+        return warnings_in(self.said)
 
     @property
     def hottest(self) -> Loop | None:
@@ -157,6 +155,10 @@ def build_text(target: Target, source: str, options: str, path: str) -> Built:
     return Built(list(_loops(second.stdout)), said, tuple(sorted(name for name in missing if not BY_POCL.match(name))))
 
 
+def build(target: Target, file: str, options: str) -> Built:
+    return build_text(target, programs.source(file), options, clang())
+
+
 # PoCL defines where a work-item is, and C's library the rest.
 BY_POCL = re.compile(r"_Z\d+get_|mem(?:set|cpy|move)$|_?_?(?:trunc|extend)\w+f2$")
 PRODUCT = re.compile(r"\b(?:fml[as]|vfn?m(?:add|sub)\d*p[sd]|mulp[sd]|vpdpwssd|v?pmaddwd|smlal2?)\b(?!.*\bv\d+\.2s)")
@@ -197,7 +199,7 @@ BOUND = ("conv/", "layers/mha_", "layers/rnn_")
 
 # What spills all the same: how targets and files begin, part of the options.
 KNOWN = (
-    # Two bodies of a loop, one of them with masks for the edges; float's are as fast as without.
+    # Two bodies of a loop, one of them with masks for the edges.
     ("", "conv/cpu/depthwise_rows.cl", "STEP=2"),
 )
 
@@ -251,7 +253,6 @@ class Report:
                 f"{sum(loop.spilled > 0 for loop in loops)} of these spill, {len(self.bad)} complaints")
 
 
-ALL = 1 << 30
 HEADER = f"{'target':>16}{'loops':>9}{'most':>9}{'least':>9}{'spilled':>9}{'of':>9}{'calls':>9}"
 ABOUT = """\
 Programs for CPUs that are not here; python -P tests/cpu_programs.py{most}
@@ -264,15 +265,7 @@ that one of them stores for want of registers, and its multiply-adds; the most c
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}")
-    parser.add_argument("--file", default="", help="how files of kernels begin")
-    parser.add_argument("--count", type=int, default=10, help="random problems of each door (default: 10)")
-    parser.add_argument("--most", type=int, default=ALL, help="programs of a file for a target (default: all)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=os.cpu_count())
-    parser.add_argument("--write", type=Path, help="write the table to this file")
-    options = parser.parse_args()
+    options = arguments(__doc__, TARGETS).parse_args()
     os.environ["MIOPEN_DISABLE_CACHE"] = "1"
     begin = time.perf_counter()
     problems = [*convolutions(), *others(np.random.default_rng([options.seed, 1]), options.count)]
@@ -305,10 +298,6 @@ def main() -> int:
     else:
         print(text)
     return int(bool(bad))
-
-
-def build(target: Target, file: str, options: str) -> Built:
-    return build_text(target, programs.source(file), options, clang())
 
 
 if __name__ == "__main__":

@@ -306,9 +306,13 @@ class Built(NamedTuple):
 
     @property
     def warnings(self) -> list[str]:
-        return [line for line in self.said.splitlines()
-                if "warning:" in line and "spilled around" not in line
-                and not any(kind in line for kind in HARMLESS)]
+        return warnings_in(self.said)
+
+
+def warnings_in(said: str) -> list[str]:
+    """Return the lines of a compiler's warnings that matter."""
+    return [line for line in said.splitlines() if "warning:" in line and "spilled around" not in line
+            and not any(kind in line for kind in HARMLESS)]
 
 
 BITCODE = ("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode", "/opt/rocm/amdgcn/bitcode", "/usr/lib/amdgcn/bitcode")
@@ -493,17 +497,23 @@ def spills(kernel: Kernel) -> bool:
     return bool(kernel.accesses or (kernel.vgpr_spills and kernel.largest))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}")
+def arguments(about: str, targets: Iterable[str]) -> argparse.ArgumentParser:
+    """Return a parser of what programs for targets that are not here are asked for by."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(targets)}")
     parser.add_argument("--file", default="", help="how files of kernels begin")
     parser.add_argument("--count", type=int, default=10, help="random problems of each door (default: 10)")
     parser.add_argument("--most", type=int, default=ALL, help="programs of a file for a target (default: all)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--write", type=Path, help="write the table to this file")
+    return parser
+
+
+def main() -> int:
+    parser = arguments(__doc__, TARGETS)
     parser.add_argument("--list", action="store_true", help="list programs, and build none")
     parser.add_argument("--keep", type=Path, help="a folder that keeps what compilers said")
-    parser.add_argument("--write", type=Path, help="write the table to this file")
     options = parser.parse_args()
     os.environ["MIOPEN_DISABLE_CACHE"] = "1"
     begin = time.perf_counter()

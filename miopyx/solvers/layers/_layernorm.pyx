@@ -212,7 +212,7 @@ cdef Solution _on_gpu(Device dev, LayerNormProblem problem, mx_norm_shape* s):
             if most * hold < count:
                 hold *= 2
                 defines["STAGES"] = 1
-        elif most == LARGEST_ELSEWHERE and most * hold < count and not defines["ADD"]:
+        elif not tensor_cores(dev) and most * hold < count and not defines["ADD"]:
             hold *= 2
         while deep * hold < count and deep < most:
             deep *= 2

@@ -37,6 +37,7 @@ cdef class Device:
     cdef readonly int compute_units
     cdef readonly int vector_bytes       # of a CPU's vector register
     cdef readonly int vector_registers   # that a CPU has
+    cdef readonly int work_item_registers  # of 32 bits, that a GPU's compiler gives one
     cdef readonly double clock, bandwidth  # as a probe measured them (`probing.Verdict`); 0 where none did
     cdef readonly int64_t max_alloc, local_mem, max_work_group
     cdef readonly int threads            # of the host path

@@ -76,6 +76,8 @@ cdef class Device:
         # x86 below AVX-512 has 16, ARM 32.
         self.vector_registers = 32 if (self.vector_bytes == 64 or info.isa.startswith(ARM)
                                        or self.vector_bytes == 16 and not MX_X86) else 16
+        # Intel's threads have 128 of 32 bytes for 8 work-items, or more.
+        self.work_item_registers = 128 if "cl_intel_required_subgroup_size" in info.extensions else 256
         self.max_alloc = info.max_alloc
         self.local_mem = info.local_mem
         self.max_work_group = info.max_work_group_size

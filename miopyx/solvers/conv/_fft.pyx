@@ -29,6 +29,7 @@ from miopyx.solvers._tokens cimport real_token, type_token
 cdef enum:
     LARGEST = 64                 # points of a transform
     LARGEST_FEW = 32             # where twice as many numbers do not fit a GPU's registers
+    REGISTERS = 256              # of a work-item there; of half of them transforms take half as many points
     LINE = 64                    # bytes of a cache line
     LOCAL_BYTES = 48 << 10       # of local memory on GPUs
     ITEMS = 128                  # work-items of a GPU's group for a transform
@@ -209,11 +210,12 @@ cdef plan_t _best(Device dev, const mx_conv_problem* p) noexcept:
     cdef plan_t best, q
     cdef int64_t w = 16
     cdef double cost, least = -1
-    # 64 complex doubles are 256 registers, all that there are.  Intel's threads have 4 KB for 8 work-items and more.
+    # 64 complex doubles are 256 registers.
     cdef bint few = dev.is_gpu and not tensor_cores(dev) and (
-        p.w.type == MX_DOUBLE or "cl_intel_required_subgroup_size" in dev.info.extensions)
+        p.w.type == MX_DOUBLE or dev.work_item_registers < REGISTERS)
+    cdef int64_t largest = LARGEST_FEW * min(dev.work_item_registers, REGISTERS) // REGISTERS if few else LARGEST
     memset(&best, 0, sizeof(best))
-    while w <= LARGEST and not (few and w > LARGEST_FEW and least >= 0):
+    while w <= LARGEST and not (w > largest and least >= 0):
         q = _plan(dev, p, 1 if p.w.len[3] == 1 else w, w)
         if q.lanes > 0 and _workspace(&q) <= min(dev.max_alloc, WORKSPACE_LIMIT):
             cost = _cost(p, &q)

@@ -46,6 +46,9 @@ cdef enum:
     MASK_BITS = 32         # what is moved of a row, a bit each
     ROLL_PRODUCTS = 1024   # of backward weights that are written out
     WHOLE_PRODUCTS = 640   # of pairs of columns there; of more, AMD's compiler (gfx90a, gfx942) keeps sums in memory
+    REGISTERS_ALL = 256    # that a work-item has where these limits were found
+    FEW_ROLL_NUMBERS = 64  # sums and pixels where it has fewer: of more Intel's compiler keeps sums in memory
+    FEW_ROLL_PRODUCTS = 512  # and of more of these, written out
     RING = 6               # rows of x that it has room for in local memory, if they are not long
     RING_BYTES = 36 * 1024  # of a work-group
     GROUPS = 8             # work-groups a compute unit, where strips are long enough for a choice
@@ -85,6 +88,7 @@ cdef struct shape_t:
     bint whole                     # tiles are loaded at once: anywhere but on NVIDIA, whose compiler was measured
     int64_t per                    # columns that are moved at once then
     int64_t widest                 # channels that one work-item may take
+    int64_t registers              # that it has
 
 # What a work-item takes, and how many there are in a work-group.
 cdef struct tile_t:
@@ -103,10 +107,16 @@ cdef int64_t _divisor_of(int64_t channels) noexcept nogil:
     return 8 if channels % 8 == 0 else 4 if channels % 4 == 0 else 2 if channels % 2 == 0 else 1
 
 
-cdef shape_t _shape(const mx_conv_problem* p) noexcept nogil:
+cdef int64_t _share(int64_t limit, const shape_t* s) noexcept nogil:
+    """A limit of what registers hold, for as many as there are."""
+    return limit * s.registers // REGISTERS_ALL
+
+
+cdef shape_t _shape(const mx_conv_problem* p, int64_t registers) noexcept nogil:
     cdef shape_t s
     cdef bint backward = p.direction == MX_BACKWARD_DATA
     memset(&s, 0, sizeof(s))
+    s.registers = registers
     s.x, s.y = &p.x, &p.y
     s.inputs, s.outputs = p.w.len[1], p.w.len[0] // p.groups
     if backward:
@@ -173,8 +183,11 @@ cdef int64_t _columns(const mx_conv_problem* p, const shape_t* s, const tile_t* 
 
 cdef bint _rolls(const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept nogil:
     """Whether they are: a tile is a row of few pixels then."""
-    cdef int64_t keep = (p.w.len[3] - 1) // p.step[1] + 1
-    return (s.rolls and t.th == 1 and t.tw % s.per == 0 and keep * t.tw * t.vec <= ROLL_SUMS
+    cdef int64_t keep = (p.w.len[3] - 1) // p.step[1] + 1, sums = keep * t.tw * t.vec
+    if s.registers < REGISTERS_ALL and (
+            sums + _columns(p, s, t) * t.vec > FEW_ROLL_NUMBERS or sums * p.w.len[3] * p.w.len[4] > FEW_ROLL_PRODUCTS):
+        return False
+    return (s.rolls and t.th == 1 and t.tw % s.per == 0 and sums <= ROLL_SUMS
             and _columns(p, s, t) <= MASK_BITS * s.per and t.vec * (4 if p.w.type == MX_FLOAT else 2) <= 16)
 
 
@@ -347,12 +360,12 @@ cdef class _Depthwise(ConvSolver):
 
     cdef shape_t shape(self, Device dev, const mx_conv_problem* p) noexcept:
         """The problem as this device's kernels see it: rows on their way need local memory."""
-        cdef shape_t s = _shape(p)
+        cdef shape_t s = _shape(p, dev.work_item_registers)
         cdef tile_t t
         s.whole = not tensor_cores(dev)
         if s.rolls:
             t = self.tile_of(p, &s)
-            s.rolls = self.has_room(dev, p, &s, &t)
+            s.rolls = t.roll and self.has_room(dev, p, &s, &t)
         return s
 
     cdef int64_t inputs_of(self, const shape_t* s, int64_t vec) noexcept:
@@ -432,13 +445,13 @@ cdef class _DepthwiseData(_Depthwise):
             return True
         # Of each that is read the address and the conversions, of each sum itself; as AMD's compiler was seen to do it.
         if s.loop:
-            return columns * (2 + t.inputs + (0 if p.w.type == MX_FLOAT else t.inputs // 2)) + sums <= REGISTERS
+            return columns * (2 + t.inputs + (0 if p.w.type == MX_FLOAT else t.inputs // 2)) + sums <= _share(REGISTERS, s)
         read = _read(p, 1, t.th, p.w.len[3], 1) * columns
         if s.depthwise:
-            return read * (4 + t.inputs) + sums <= REGISTERS
+            return read * (4 + t.inputs) + sums <= _share(REGISTERS, s)
         # Filters too are read ahead where nothing is converted.
         taps = p.w.len[3] * p.w.len[4] * t.inputs * t.vec if p.w.type == MX_FLOAT else 0
-        return read * (2 + 3 * t.inputs) + taps // 2 + sums <= REGISTERS
+        return read * (2 + 3 * t.inputs) + taps // 2 + sums <= _share(REGISTERS, s)
 
     cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
         cdef tile_t t
@@ -453,6 +466,11 @@ cdef class _DepthwiseData(_Depthwise):
             if _sevens(p, s) and (s.y.len[4] <= NARROW or not small) and (
                     not s.whole or p.w.len[3] * 7 * t.vec <= WHOLE_ROLL_SUMS):
                 t.tw = 7
+            while s.registers < REGISTERS_ALL and not _rolls(p, s, &t) and t.tw * t.vec > s.per:
+                if t.vec > 2 or t.tw == s.per:
+                    t.vec //= 2
+                else:
+                    t.tw = up(t.tw // 2, s.per)
         elif s.loop:
             t.vec, t.th, t.tw = min(2, s.widest), 1, (8 if s.last else 4)
             if s.depthwise and p.w.len[4] > SMALL_SIDE and p.w.type != MX_FLOAT:
@@ -575,17 +593,17 @@ cdef class DepthwiseWrw(_Depthwise):
     cdef int64_t local_bytes(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         return 4 * (ROLL_SUMS_TOGETHER if t.roll else SUMS_TOGETHER) * t.group
 
-    cdef int64_t rows(self, const mx_conv_problem* p, int64_t vec) noexcept:
+    cdef int64_t rows(self, const mx_conv_problem* p, const shape_t* s, int64_t vec) noexcept:
         """Rows of the filter that a work-item sums."""
-        return min(p.w.len[3], max(1, SUMS_LIMIT // (p.w.len[4] * vec)))
+        return min(p.w.len[3], max(1, _share(SUMS_LIMIT, s) // (p.w.len[4] * vec)))
 
     cdef bint rolls(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         """A work-item sums all rows of the filter then, and all of its products are written out."""
-        return (_rolls(p, s, t) and self.rows(p, t.vec) == p.w.len[3]
+        return (s.registers == REGISTERS_ALL and _rolls(p, s, t) and self.rows(p, s, t.vec) == p.w.len[3]
                 and p.w.len[3] * p.w.len[3] * p.w.len[4] * t.tw * t.vec <= ROLL_PRODUCTS)
 
     cdef bint holds(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
-        cdef int64_t columns = _read(p, 2, t.tw, p.w.len[4], _unit(p, t.tw)), taps = self.rows(p, t.vec), rows
+        cdef int64_t columns = _read(p, 2, t.tw, p.w.len[4], _unit(p, t.tw)), taps = self.rows(p, s, t.vec), rows
         if t.vec > s.widest or t.th * t.tw * t.vec > 64 or columns > COLUMNS_LIMIT:
             return False
         if taps * p.w.len[4] * t.vec > 64:
@@ -594,11 +612,11 @@ cdef class DepthwiseWrw(_Depthwise):
         return min(rows, t.th * taps) * min(columns, t.tw * p.w.len[4]) * t.inputs <= 192
 
     cdef bint suits(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
-        cdef int64_t columns = _read(p, 2, t.tw, p.w.len[4], _unit(p, t.tw)), taps = self.rows(p, t.vec)
+        cdef int64_t columns = _read(p, 2, t.tw, p.w.len[4], _unit(p, t.tw)), taps = self.rows(p, s, t.vec)
         cdef int64_t rows = _read(p, 1, t.th, taps, 1)
         return self.holds(p, s, t) and (
             not s.whole or min(rows, t.th * taps) * min(columns, t.tw * p.w.len[4]) * t.inputs
-            + (taps * p.w.len[4] + t.th * t.tw) * t.vec <= WHOLE_LIMIT)
+            + (taps * p.w.len[4] + t.th * t.tw) * t.vec <= _share(WHOLE_LIMIT, s))
 
     cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
         cdef tile_t t
@@ -631,7 +649,7 @@ cdef class DepthwiseWrw(_Depthwise):
             t.th, t.tw = (8, 2) if p.w.len[3] <= 3 else (2, 4)
         t.inputs = self.inputs_of(s, t.vec)
         while not self.suits(p, s, &t):
-            if self.rows(p, t.vec) * p.w.len[4] * t.vec > 64 and t.vec > 1:
+            if self.rows(p, s, t.vec) * p.w.len[4] * t.vec > 64 and t.vec > 1:
                 t.vec //= 2
                 t.inputs = self.inputs_of(s, t.vec)
             elif t.th > 1:
@@ -658,7 +676,7 @@ cdef class DepthwiseWrw(_Depthwise):
         lanes = self.lanes_of(s, blocks)
         groups = max(1, dev.compute_units)
         groups *= 4 if not s.last and not t.roll else 1 if s.depthwise and t.vec >= 4 and not t.roll else 2
-        rows = up(p.w.len[3], self.rows(p, t.vec)) // self.rows(p, t.vec)
+        rows = up(p.w.len[3], self.rows(p, s, t.vec)) // self.rows(p, s, t.vec)
         # Strips that are walked row by row are as long as can be.
         wanted = max(1, groups // 2 if t.roll else groups // rows)
         # The workspace has room for the splits of the least tile.
@@ -712,7 +730,7 @@ cdef class DepthwiseWrw(_Depthwise):
         cdef mx_depthwise g
         cdef int64_t rows, rounds, splits, columns = p.w.len[1] * p.w.len[3] * p.w.len[4]
         cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2
-        rows = self.rows(p, t.vec)
+        rows = self.rows(p, &s, t.vec)
         g = self.plan(dev, p, &s, &t)
         rounds = ceil_div(g.strips, g.items)
         g.each = <int> (ceil_div(rounds, g.each) * g.items)

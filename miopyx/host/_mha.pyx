@@ -136,8 +136,9 @@ cdef void forward_task(void* context, int64_t index, int worker) noexcept nogil:
     cdef double* out = q + c.depth * ROWS
     cdef double* s = out + c.width * ROWS
     cdef double[ROWS] top
+    cdef double[ROWS] base
     cdef double[ROWS] total
-    cdef double base, value, scale_o = number(c.p, c.slots, MHA_SCALE_O, 1)
+    cdef double value, scale_o = number(c.p, c.slots, MHA_SCALE_O, 1)
     cdef double to_o = number(c.p, c.slots, MHA_DESCALE_S, 1) * number(c.p, c.slots, MHA_DESCALE_V, 1)
     load_columns(c, MHA_Q, head, first, wide, q, row, c.depth)
     if c.causal:
@@ -150,10 +151,17 @@ cdef void forward_task(void* context, int64_t index, int worker) noexcept nogil:
         for r in range(ROWS):
             if not s[j * ROWS + r] <= top[r] and top[r] == top[r]:
                 top[r] = s[j * ROWS + r]
+    for r in range(wide):
+        base[r] = top[r]
+        if mha_has(c.p, MHA_M):
+            # What the backward pass will read: its p are rounded by no more than those here.
+            store(c, MHA_M, head, first + r, &top[r], 1)
+            load(c, MHA_M, head, first + r, &base[r], 1)
+        if fabs(base[r]) == INFINITY:
+            base[r] = 0 if top[r] == -INFINITY else top[r]
     for j in range(last):
         for r in range(wide):
-            base = 0 if top[r] == -INFINITY else top[r]
-            value = exp(s[j * ROWS + r] - base)
+            value = exp(s[j * ROWS + r] - base[r])
             total[r] += value
             s[j * ROWS + r] = value
     memset(out, 0, ROWS * c.width * sizeof(double))
@@ -170,9 +178,7 @@ cdef void forward_task(void* context, int64_t index, int worker) noexcept nogil:
             out[r * c.width + d] *= scale_o
         store(c, MHA_O, head, first + r, out + r * c.width, c.width)
         value = 1 / total[r]
-        most(c.largest + worker * AMAX, value)
-        if mha_has(c.p, MHA_M):
-            store(c, MHA_M, head, first + r, &top[r], 1)
+        most(c.largest + worker * AMAX, value * exp(top[r] - base[r]))
         if mha_has(c.p, MHA_Z_INV):
             store(c, MHA_Z_INV, head, first + r, &value, 1)
 

@@ -55,9 +55,10 @@
 #define vec V
 #include "conv/cpu/register_tile.h"
 
-/* c[count][LANES] = a[count][step] b[depth][LANES]; count is a multiple of 4. */
-NOINLINE void multiply(const ACC *restrict a, const long step, const long depth, const V *restrict b, V *restrict c,
-                       const long count)
+/* c[count][LANES] = factor * a[count][step] b[depth][LANES]; count is a multiple of 4.  The factor comes last, so that
+ * scores have the same bits in both passes, whichever of q and k is in lanes. */
+NOINLINE void multiply(const ACC *restrict a, const long step, const long depth, const V *restrict b,
+                       const ACC factor, V *restrict c, const long count)
 {
     for (long y = 0; y < count; y += 4)
         for (long at = 0; at < LINE; at += SIDE) {
@@ -69,7 +70,7 @@ NOINLINE void multiply(const ACC *restrict a, const long step, const long depth,
                 FOR_TILE(1, SIDE, lane[j] = VJOIN(vload)(j, right);)
                 OUTER_PRODUCT(4, SIDE, sum, left[i * step], lane[j])
             }
-            FOR_TILE(4, SIDE, c[(y + i) * LINE + at + j] = sum[i][j];)
+            FOR_TILE(4, SIDE, c[(y + i) * LINE + at + j] = sum[i][j] * factor;)
         }
 }
 
@@ -110,14 +111,14 @@ NOINLINE void take_rows(__global const STORAGE(T) *p, long from, const long row,
     }
 }
 
-/* Rows of a tensor, scaled, as the lanes of b[padded][LANES]. */
+/* Rows of a tensor as the lanes of b[padded][LANES]. */
 NOINLINE void take_lanes(__global const STORAGE(T) *p, long from, const long row, const long step, const long count,
-                         const long columns, const long padded, const ACC scale, V *restrict b)
+                         const long columns, const long padded, V *restrict b)
 {
     ACC *to = (ACC *)b;
     for (long d = 0; d < padded; d++)
         for (long i = 0; i < LANES; i++)
-            to[d * LANES + i] = d < columns && i < count ? scale * (ACC)LOAD(T)(p, from + i * row + d * step) : (ACC)0;
+            to[d * LANES + i] = d < columns && i < count ? (ACC)LOAD(T)(p, from + i * row + d * step) : (ACC)0;
 }
 
 /* Lanes as rows of a tensor; returns the bits of the largest number before `scale`. */
@@ -207,6 +208,7 @@ NOINLINE void drop_by_keys(V *restrict factor, const ulong counter, const ulong 
 #endif
 
 #include "layers/mha_numbers.h"
+#define TO_SCORES ((ACC)scale * NUMBER(DESCALE_Q) * NUMBER(DESCALE_K))
 
 /* p = e^(s - top) of a tile; top, total and the factor of what was summed before change. */
 NOINLINE void normalise(V *restrict s, V *restrict top, V *restrict total, V *restrict factor)
@@ -235,8 +237,7 @@ KERNEL mha_forward(TENSORS, __global STORAGE(T) *o, long o_offset, SAVED, __glob
     BLOCK_OF(a.rows);
     DROPOUT;
     const long end = causal ? min(a.keys, first + lanes) : a.keys;
-    take_lanes(q, q_offset + first * a.q.s, a.q.s, a.q.d, lanes, DEPTH, DEEP,
-               (ACC)scale * NUMBER(DESCALE_Q) * NUMBER(DESCALE_K), lane_q);
+    take_lanes(q, q_offset + first * a.q.s, a.q.s, a.q.d, lanes, DEPTH, DEEP, lane_q);
     for (long x = 0; x < LINE; x++)
         highest[x] = MINUS_INF, total[x] = (V)(ACC)0;
     for (long i = 0; i < WIDE * LINE; i++)
@@ -244,7 +245,7 @@ KERNEL mha_forward(TENSORS, __global STORAGE(T) *o, long o_offset, SAVED, __glob
     for (long j = 0; j < end; j += BLOCK) {
         const long keys = min(a.keys - j, (long)BLOCK);
         take_rows(k, k_offset + j * a.k.s, a.k.s, a.k.d, keys, DEPTH, BLOCK, DEEP, panel);
-        multiply(panel, DEEP, DEPTH, lane_q, s, BLOCK);
+        multiply(panel, DEEP, DEPTH, lane_q, TO_SCORES, s, BLOCK);
         if (BIASED || keys < BLOCK || (causal && j + BLOCK > first))
             join(s, bias, bias_offset, a.bias, first, lanes, j, keys, causal);
         normalise(s, highest, total, factor);
@@ -317,10 +318,9 @@ KERNEL mha_dq(TENSORS, SAVED, __global const STORAGE(T) *d_o, long do_offset, __
     const long end = causal ? min(a.keys, first + lanes) : a.keys;
     const ACC to_p = NUMBER(DESCALE_DO) * NUMBER(DESCALE_V);
     VI most = (VI)0; /* bits: NaN is the largest */
-    take_lanes(q, q_offset + first * a.q.s, a.q.s, a.q.d, lanes, DEPTH, DEEP,
-               (ACC)scale * NUMBER(DESCALE_Q) * NUMBER(DESCALE_K), lane_q);
+    take_lanes(q, q_offset + first * a.q.s, a.q.s, a.q.d, lanes, DEPTH, DEEP, lane_q);
     take_lanes(d_o, do_offset + head_offset(a.d_o, head, a.heads) + first * a.d_o.s, a.d_o.s, a.d_o.d, lanes, WIDTH,
-               WIDE, to_p, lane_do);
+               WIDE, lane_do);
     for (long i = 0; i < LANES; i++) {
         ((ACC *)highest)[i] = i < lanes ? (ACC)LOAD(REAL)(top, top_offset + (first + i) * a.m.s) : (ACC)0;
         ((ACC *)inv)[i] = i < lanes ? (ACC)LOAD(REAL)(inverse, inverse_offset + (first + i) * a.z_inv.s) : (ACC)0;
@@ -333,8 +333,8 @@ KERNEL mha_dq(TENSORS, SAVED, __global const STORAGE(T) *d_o, long do_offset, __
         const long keys = min(a.keys - j, (long)BLOCK);
         take_rows(k, k_offset + j * a.k.s, a.k.s, a.k.d, keys, DEPTH, BLOCK, DEEP, panel);
         take_rows(v, v_offset + j * a.v.s, a.v.s, a.v.d, keys, WIDTH, BLOCK, WIDE, panel_v);
-        multiply(panel, DEEP, DEPTH, lane_q, s, PADDED(keys));
-        multiply(panel_v, WIDE, WIDTH, lane_do, t, PADDED(keys));
+        multiply(panel, DEEP, DEPTH, lane_q, TO_SCORES, s, PADDED(keys));
+        multiply(panel_v, WIDE, WIDTH, lane_do, to_p, t, PADDED(keys));
         if (BIASED || keys < BLOCK || (causal && j + BLOCK > first))
             join(s, bias, bias_offset, a.bias, first, lanes, j, keys, causal);
 #if DROPS
@@ -415,10 +415,8 @@ KERNEL mha_dkv(TENSORS, SAVED, __global const STORAGE(T) *d_o, long do_offset, _
     const long lanes = min(a.keys - first, (long)LANES);
     take_rows(k, k_offset + first * a.k.s, a.k.s, a.k.d, lanes, DEPTH, LANES, ROW, panel_k);
 #endif
-    take_lanes(k, k_offset + first * a.k.s, a.k.s, a.k.d, lanes, DEPTH, DEEP,
-               (ACC)scale * NUMBER(DESCALE_Q) * NUMBER(DESCALE_K), lane_k);
-    take_lanes(v, v_offset + first * a.v.s, a.v.s, a.v.d, lanes, WIDTH, WIDE,
-               NUMBER(DESCALE_DO) * NUMBER(DESCALE_V), lane_v);
+    take_lanes(k, k_offset + first * a.k.s, a.k.s, a.k.d, lanes, DEPTH, DEEP, lane_k);
+    take_lanes(v, v_offset + first * a.v.s, a.v.s, a.v.d, lanes, WIDTH, WIDE, lane_v);
     for (long i = 0; i < DEEP * LINE; i++)
         out_k[i] = (V)(ACC)0;
     for (long i = 0; i < WIDE * LINE; i++)
@@ -429,8 +427,8 @@ KERNEL mha_dkv(TENSORS, SAVED, __global const STORAGE(T) *d_o, long do_offset, _
         const long rows = min(a.rows - i, (long)BLOCK);
         take_rows(q, q_offset + i * a.q.s, a.q.s, a.q.d, rows, DEPTH, BLOCK, DEEP, panel);
         take_rows(d_o, do_offset + i * a.d_o.s, a.d_o.s, a.d_o.d, rows, WIDTH, BLOCK, WIDE, panel_do);
-        multiply(panel, DEEP, DEPTH, lane_k, s, PADDED(rows));
-        multiply(panel_do, WIDE, WIDTH, lane_v, t, PADDED(rows));
+        multiply(panel, DEEP, DEPTH, lane_k, TO_SCORES, s, PADDED(rows));
+        multiply(panel_do, WIDE, WIDTH, lane_v, NUMBER(DESCALE_DO) * NUMBER(DESCALE_V), t, PADDED(rows));
         for (long y = 0; y < rows; y++) {
             const long row = i + y;
             const ACC high = (ACC)LOAD(REAL)(top, top_offset + row * a.m.s);

@@ -130,6 +130,24 @@ def test_a_defect_is_seen(monkeypatch, name, what):
     assert what in said or (what == "local memory" and "fails" in said)
 
 
+@pytest.mark.parametrize("name", ["gfx906", "acm-g10"])
+def test_the_table_lists_what_spills(monkeypatch, name):
+    need(name)
+    target = TARGETS[name]
+    monkeypatch.setattr(programs, "source", lambda _: DEFECTS["spilled"])
+    report = gpu_programs.Report(target)
+    report.add("a.cl", "", {"f": 64}, build(target, "a.cl", ""))
+    monkeypatch.setattr(gpu_programs, "KNOWN", [(name, "b.cl", "")])
+    report.add("b.cl", "", {"f": 64}, build(target, "b.cl", ""))
+    text = gpu_programs.table(1, [report.total()], {file: [row] for file, row in report.rows()}, report.bad,
+                              report.known)
+    wrong, _, spilling = text.partition("What is not as it should be:")[2].partition("What spills all the same")
+    assert f"{name} a.cl : f of 64" in wrong
+    assert "b.cl" not in wrong
+    assert f"{name} b.cl : f" in spilling
+    assert "2 programs, 2 kernels, 1 complaints, 2 kernels spill" in text
+
+
 def test_occupancy():
     def waves(name, vgprs, local=0, items=256, sgprs=0):
         return occupancy(TARGETS[name], Kernel("f", vgprs, 0, sgprs, local=local), items)

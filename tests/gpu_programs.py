@@ -583,6 +583,8 @@ KNOWN = (
     # 64 complex numbers, where a filter is longer than shorter transforms; 32 where registers are half as many.
     ("gfx", "conv/fft_", "ACC=double -D FFT_H=1 -D FFT_W=64"),
     *((name, "conv/fft_", f"FFT_W={points}") for name in ("skl", "tgllp", "acm") for points in (32, 64)),
+    # The sums of dk and dv, 256 numbers wide.
+    *((name, "layers/mha_gpu.cl", "COLUMNS=8") for name in ("skl", "tgllp", "acm")),
 )
 # Intel's compiler leaves an array in memory where a loop that it does not unroll indexes it; more registers a thread
 # must be asked for in words that other drivers refuse.  Bytes of a work-item that acm-g10 was seen to keep so, at most,
@@ -590,7 +592,7 @@ KNOWN = (
 KEPT_BYTES = {
     "conv/fft_": 704, "conv/gpu/depthwise": 448, "conv/gpu/gemm.cl": 64, "conv/gpu/implicit.cl": 64,
     "conv/gpu/signals_weights.cl": 192, "layers/batchnorm_gpu.cl": 192, "layers/layernorm_gpu.cl": 288,
-    "layers/lrn_gpu.cl": 256, "layers/mha_gpu.cl": 128}
+    "layers/lrn_gpu.cl": 256, "layers/mha_gpu.cl": 320}
 
 
 def known(target: Target, file: str, options: str, kernel: Kernel) -> bool:

@@ -99,7 +99,8 @@ class Pooling(Layer):
         text = self.command.text(flag)
         first, _, second = text.partition(",")
         try:
-            lens = tuple(map(int, first.split("x"))) if first else computed or like.lens
+            # With nothing to be like, lengths must be there.
+            lens = tuple(map(int, first.split("x"))) if first or like is None else computed or like.lens
             if second and second not in LAYOUTS:
                 strides = tuple(map(int, second.split("x")))
                 return miopyx.TensorDescriptor(self.dtype, lens, strides)

@@ -86,7 +86,7 @@ def _count(text: str) -> int:
 
 
 def _seconds(text: str) -> float:
-    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smh]?)", text)
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smh]?)", text, re.ASCII)
     if not match or float(match[1]) <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90s, 10m or 2h")
     seconds = float(match[1]) * _UNITS[match[2]]

@@ -75,17 +75,14 @@ with open('pyproject.toml', 'rb') as file:
   zig=$("$room/tools/bin/python" -c "import ziglang; print(ziglang.__path__[0])")/zig
   # Debian's own Pythons have a header in a folder that only its compilers search.
   mkdir "$at/include" && ln -s "/usr/include/$(uname -m)-linux-gnu" "$at/include/$2-linux-gnu"
-  printf '#!/bin/sh\nexec "%s" cc -target %s-linux-gnu.2.28 -g0 "$@" -idirafter "%s"\n' "$zig" "$2" "$at/include" > "$at/cc"
+  printf '#!/bin/sh\nZIG="%s" ZIG_TARGET=%s-linux-gnu.2.28 exec "%s" "$@" -idirafter "%s"\n' "$zig" "$2" \
+    "$PWD/cmake/zig_cc.sh" "$at/include" > "$at/cc"
   chmod +x "$at/cc"
-  # Zig's linker sorts by names where a script says so only.
-  echo "SECTIONS { .text : { *(SORT_BY_NAME(.text .text.*)) } .rodata : { *(SORT_BY_NAME(.rodata .rodata.*)) } }" \
-    "INSERT AFTER .dynstr;" > "$at/by-name.ld"
   suffix=$("$1" -c "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))")
   # For another processor the headers of this one do: both have the same sizes and order of bytes.  The linker strips.
   (export PATH="$room/with-$tag/bin:$PATH" CC="$at/cc" _PYTHON_HOST_PLATFORM="linux-$2"
    export SETUPTOOLS_EXT_SUFFIX="${suffix/$(uname -m)/$2}"
    export CMAKE_ARGS="-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=$2 -DCMAKE_STRIP=$(command -v true)"
-   CMAKE_ARGS+=" '-DCMAKE_MODULE_LINKER_FLAGS=-s -Wl,-T,$at/by-name.ld'"
    pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w "$at/made" "$3") > "$at/log" 2>&1 ||
     { tail -20 "$at/log"; die "no wheel for $1, $2"; }
   made=$(echo "$at"/made/*.whl)
@@ -94,38 +91,8 @@ with open('pyproject.toml', 'rb') as file:
   [ "$2" = "$(uname -m)" ] || plat=auto
   PATH="$room/tools/bin:$PATH" auditwheel repair -z 9 --plat "$plat" -w "$4" "$made" > "$at/log" 2>&1 ||
     { cat "$at/log"; die "auditwheel"; }
-  squeeze "$4"/*_"$2".whl
-}
-
-# squeeze FILE: compresses a wheel once more, by a compressor that takes its time: 5 % smaller
-squeeze() {
-  "$room/tools/bin/python" - "$1" << 'END' || die "$1 cannot be compressed"
-import os
-import sys
-import zipfile
-import zopfli.zlib
-
-class Compressor:  # what zipfile asks for
-    def __init__(self):
-        self.data = bytearray()
-
-    def compress(self, data):
-        self.data += data
-        return b""
-
-    def flush(self):
-        return zopfli.zlib.compress(bytes(self.data), blocksplittingmax=0)[2:-4]  # less zlib's head and sum
-
-zipfile._get_compressor = lambda kind, *_: Compressor() if kind == zipfile.ZIP_DEFLATED else None
-with zipfile.ZipFile(sys.argv[1]) as file, zipfile.ZipFile(sys.argv[1] + ".new", "w") as new:
-    for entry in file.infolist():
-        if not entry.is_dir():  # a wheel needs none
-            new.writestr(entry, file.read(entry))
-with zipfile.ZipFile(sys.argv[1] + ".new") as file:
-    assert file.testzip() is None
-assert os.path.getsize(sys.argv[1] + ".new") < os.path.getsize(sys.argv[1]), "zipfile did not ask for our compressor"
-os.replace(sys.argv[1] + ".new", sys.argv[1])
-END
+  # 3 % smaller by a compressor that takes its time.
+  "$room/tools/bin/python" cmake/squeeze.py "$4"/*_"$2".whl || die "the wheel cannot be compressed"
 }
 
 wheels() {

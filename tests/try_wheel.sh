@@ -2,6 +2,7 @@
 # try_wheel.sh PYTHON    tries the miopyx that this Python has installed: import, doctor, verified convolutions, tests
 #
 # RUN is put before every command: an emulator of another processor.  TESTS: the files that pytest runs, empty for none.
+# WHEEL: the file that was installed, whose size and contents test_wheel.py looks at.
 set -euo pipefail
 tests=$(cd "$(dirname "$0")" && pwd)
 python=$(command -v "$1")

@@ -4,6 +4,7 @@
     bash tests/run_simulated.sh --quick          a few problems of each unit
     bash tests/run_simulated.sh pooling --view gpu
     bash tests/run_simulated.sh --share 1/4      every fourth unit
+    bash tests/run_simulated.sh --report bench/results/simulated.txt      all of it, and what is kept of it
 
 Kernels without inline PTX run on small problems, for CPUs and as on GPUs.  Results are compared with float64
 by the checks of the operations' own tests.  Beside that Oclgrind reports accesses outside of a buffer, races of
@@ -15,6 +16,8 @@ Buffers are exactly as long as the API says, since guards around them would hide
 Oclgrind 21.10 does not know some instructions of LLVM 14's optimiser (freeze, prefetch, scopes of pointers that do not
 alias).  So programs are built without optimisation, and a few passes that keep what a program does (values in
 registers, unrolled loops) run on their bitcode, by the LLVM library that Oclgrind uses.
+
+What it cannot do, and what is left out for that: NOT_HERE
 """
 
 from __future__ import annotations
@@ -327,7 +330,7 @@ def convolutions(cases, names: str, most: int, layouts=("packed", "channels last
                 number += 1
                 if dtype == "float64" and not handle.device.fp64:
                     continue
-                for direction in range(3):
+                for direction in range(2 if dtype == "int8" else 3):  # int8 has no weight gradient
                     def example(rng, case=case, dtype=dtype, layout=layout):
                         return Example(case, dtype, layout, rng, HOST(), copied=True)
 
@@ -547,9 +550,51 @@ def matrix_cores(handle, quick):
                 yield f"matrix cores, {dtype}, {layout}, {DIRECTIONS[direction]}", run
 
 
+def float8(handle, quick):
+    """Return convolutions in types of 8 bits, of whole numbers: sums are exact, and rounded once, either way."""
+    import numpy as np
+    import test_float8
+    from drawn import HOST
+    from solver_checks import DIRECTIONS, Example
+
+    import miopyx
+    from miopyx.solvers import registry
+
+    number = 0
+    for text, listed_case in listed("smoke")().items():
+        case = shrunk(listed_case, channels=7, images=1, across=12)
+        if case.products > 2_000:
+            continue
+        for layout in ("packed", "channels last"):
+            dtype, mode = test_float8.NAMES[number % 4], number // 4 % 2
+            number += 1
+            for direction in range(3):
+                def example(rng, given=(case, dtype, layout), mode=mode):
+                    made = Example(*given, rng, HOST(), copied=True)
+                    miopyx.miopenSetConvolutionAttribute(
+                        made.conv, miopyx.MIOPEN_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE, mode)
+                    made.data = [rng.integers(-2, 3, d.shape).astype(d.dtype) for d in made.data]
+                    return made
+
+                problem = example(np.random.default_rng(SEED)).problem(direction)
+                for solver in registry.CONV:
+                    if solver.why_not(handle.device, problem) is not None:
+                        continue
+
+                    def run(handle, rng, make=example, solver=solver, direction=direction, dtype=dtype, mode=mode):
+                        made, grid = make(rng), test_float8.in_order(dtype)
+                        got, want = made.run(handle, direction, solver), np.clip(made.truth(direction), *grid[[0, -1]])
+                        if mode == test_float8.NEAREST:
+                            np.testing.assert_array_equal(got, test_float8.nearest(want, dtype).astype(np.float64))
+                        assert (grid[np.searchsorted(grid, want, "right") - 1] <= got).all()
+                        assert (got <= grid[np.searchsorted(grid, want)]).all()
+                    yield f"{solver.name}: {text}, {dtype}, {layout}, {DIRECTIONS[direction]}", run
+
+
 ALL_TYPES = "float32", "float16", "bfloat16", "float64"
 GENERAL = "^(Gemm|ConvDirect|FFT|Cpu|Gpu|Depthwise|Signal)"
 OF_GPUS = "^(Gemm|ConvDirect|GpuImplicit|Depthwise|Signal)"  # transforms take half a minute each
+INT8 = ("cpu", GENERAL), ("cpu wide", GENERAL), ("gpu", OF_GPUS), ("small gpu", OF_GPUS)
 # Operations whose kernels others have, or that compute nothing on a device.
 OTHER_DOORS = {"find 2.0", "fused problems", "fused norms", "other problems", "foreign solutions", "setters",
                "graph", "graph of a convolution", "graph of attention", "other graphs", "attributes", "immediate",
@@ -572,6 +617,7 @@ def units() -> list[Unit]:
         ("conv: listed cases", "gpu", listed("smoke"), OF_GPUS, 8_000, ALL_TYPES),
         ("conv: listed cases", "cpu wide", listed("smoke"), GENERAL, 10_000, ALL_TYPES),
         ("conv: listed cases", "small gpu", listed("smoke"), OF_GPUS, 4_000, ALL_TYPES[:3]),
+        *(("conv: int8", view, listed("smoke"), names, 2_000, ("int8",)) for view, names in INT8),
         ("conv: Winograd", "gpu", tiny, "^GpuWinograd", 10_000, ALL_TYPES),
         ("conv: FFT", "cpu", shapes_of("test_fft"), "^FFT", 300_000, ALL_TYPES),
         ("conv: FFT", "gpu", shapes_of("test_fft"), "^FFT", 60_000, ALL_TYPES),
@@ -590,6 +636,7 @@ def units() -> list[Unit]:
         shapes_of("test_few_cpu", "NAMED"), "^CpuFew", 300_000, ("packed",), ALL_TYPES, 110)))
     for name, view, cases, names, most, types in rows:
         found.append(Unit(name, view, convolutions(cases, names, most, types=types)))
+    found += [Unit("conv: float8", view, float8) for view in ("cpu", "gpu")]
     found += [Unit(f"kernels: {name}", view, problems) for view in ("gpu", "small gpu") for name, problems in (
         ("pooling", pooling), ("softmax", softmax), ("batch norm", batch_norm), ("sums", sums))]
     found.append(Unit("kernels: pooling", "cpu", pooling))
@@ -704,12 +751,14 @@ class Tally:
         self.launched: dict[str, set[str]] = collections.defaultdict(set)
         self.solvers: set[str] = set()
         self.operations: set[str] = set()
+        self.each: dict[str, list[float]] = {}  # of a unit: problems, skipped ones, wrong ones, seconds
+        self.errors: list[str] = []
         self.findings: collections.Counter[Message] = collections.Counter()
         self.tolerated: collections.Counter[Message] = collections.Counter()
 
-    def add(self, unit: Unit, lines: list[dict[str, Any]], launched: set[str]) -> list[str]:
+    def add(self, unit: Unit, lines: list[dict[str, Any]], launched: set[str], seconds: float = 0) -> list[str]:
         """Count a unit; return what went wrong."""
-        said = []
+        said, before = [], (self.problems, self.skipped, self.wrong)
         self.units += 1
         files: dict[str, list[str]] = {}
         for line in lines:
@@ -726,6 +775,7 @@ class Tally:
             if line["wrong"]:
                 self.wrong += 1
                 said.append(f"{line['name']}: {line['wrong']}")
+                self.errors.append(f"{unit.view}, {said[-1]}")
             for kernel, what, places, count in line["messages"]:
                 message = Message(kernel, what, tuple(places))
                 if message.is_tolerated(self.rows):
@@ -736,6 +786,9 @@ class Tally:
         if not lines or "begin" in lines[-1]:
             self.wrong += 1
             said.append(f"the process ended in {lines[-1]['begin'] if lines else 'the beginning'}")
+            self.errors.append(f"{unit.view}, {unit.name}: {said[-1]}")
+        self.each[f"{unit.view:10} {unit.name}"] = [self.problems - before[0], self.skipped - before[1],
+                                                    self.wrong - before[2], round(seconds)]
         for file, names in files.items():
             self.files[file].update(names)
             self.launched[file].update(launched & set(names))
@@ -743,9 +796,12 @@ class Tally:
 
     COUNTS, SETS = ("units", "problems", "skipped", "wrong"), ("solvers", "operations")
 
-    def write(self, path: str) -> None:
-        """Write what `join` reads, for shares of one walk."""
-        data = {name: getattr(self, name) for name in self.COUNTS}
+    def write(self, path: str, asked: str, whole: bool) -> None:
+        """Write what `join` reads, for shares of one walk, as JSON, or into a .txt what is read by people."""
+        if path.endswith(".txt"):
+            Path(path).write_text(self.report(asked, whole), encoding="utf-8")
+            return
+        data = {name: getattr(self, name) for name in (*self.COUNTS, "each", "errors")}
         data |= {name: sorted(getattr(self, name)) for name in self.SETS}
         data |= {name: {file: sorted(names) for file, names in getattr(self, name).items()}
                  for name in ("files", "launched")}
@@ -753,12 +809,31 @@ class Tally:
                  for name in ("findings", "tolerated")}
         Path(path).write_text(json.dumps(data), encoding="utf-8")
 
+    def report(self, asked: str, whole: bool) -> str:
+        """Return all that is to be kept of a walk that was asked for by these arguments."""
+        found = ["", "What went wrong:", *self.errors] if self.errors else []
+        for title, messages in (("Findings, how often:", self.findings),
+                                ("Messages that tests/data/simulated.txt says are no defects, how often:",
+                                 self.tolerated)):
+            if messages:
+                found += ["", title, *(f"{count:6} {message.show()}" for message, count in sorted(messages.items()))]
+        known = kernel_files()
+        return "\n".join([
+            f"Kernels on Oclgrind{version()}, a simulator; bash tests/run_simulated.sh{asked}", "",
+            self.table(whole), f"{'seconds of all units':30} {sum(row[-1] for row in self.each.values())}", *found, "",
+            f"{'of each unit':52}{'problems':>9}{'skipped':>9}{'wrong':>9}{'seconds':>9}",
+            *(f"{unit:52}" + "".join(f"{number:9}" for number in row) for unit, row in sorted(self.each.items())), "",
+            "Kernels that were launched, of each file:",
+            *(f"{file}: {', '.join(sorted(self.launched[file]))}" for file in known if self.launched.get(file))]) + "\n"
+
     def join(self, path: str) -> None:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         for name in self.COUNTS:
             setattr(self, name, getattr(self, name) + data[name])
         for name in self.SETS:
             getattr(self, name).update(data[name])
+        self.each |= data["each"]
+        self.errors += data["errors"]
         for name in ("files", "launched"):
             for file, names in data[name].items():
                 getattr(self, name)[file].update(names)
@@ -782,6 +857,14 @@ class Tally:
             lines += [f"not reached: {name} of {file}" for file in reached
                       for name in sorted(self.files[file] - self.launched[file])]
         return "\n".join(lines)
+
+
+def version() -> str:
+    """Return Oclgrind's version behind a blank, or nothing where its program does not say it."""
+    program = shutil.which("oclgrind")
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout if program else ""
+    found = re.search(r"Oclgrind( \S+)", said)
+    return found[1] if found else ""
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -841,8 +924,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--problem", default="", metavar="TEXT", help="problems whose names hold this text")
     parser.add_argument("--list", action="store_true", help="print the units' names")
     parser.add_argument("--trace", action="store_true", help="print where errors come from")
-    parser.add_argument("--report", metavar="FILE", help="write what was reached and found")
-    parser.add_argument("--join", nargs="+", metavar="FILE", help="print the table of several reports and run nothing")
+    parser.add_argument("--report", metavar="FILE",
+                        help="write what was reached and found: a .txt to be kept, else JSON for --join")
+    parser.add_argument("--join", nargs="+", metavar="FILE",
+                        help="make one table, and one report, of several reports in JSON and run nothing")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     sys.path.insert(0, str(HERE))
@@ -853,6 +938,8 @@ def main(arguments: list[str] | None = None) -> int:
         for path in given.join:
             tally.join(path)
         print(tally.table(True))
+        if given.report:
+            tally.write(given.report, " in shares", True)
         return 1 if tally.wrong or tally.findings else 0
     part, _, parts = given.share.partition("/")
     if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
@@ -870,14 +957,18 @@ def main(arguments: list[str] | None = None) -> int:
         if given.list:
             print("\n".join(f"{u.view:10} {u.name}" for u in chosen))
             return 0
+        whole = int(parts) == 1 and not given.filter and not given.view
+        asked = "".join(f" {f!r}" for f in given.filter) + (f" --view {', '.join(given.view)}" if given.view else "")
+        asked += f" --quick {given.quick}" * bool(given.quick) + f" --problem {given.problem!r}" * bool(given.problem)
+        asked += f" --share {given.share}" * (int(parts) > 1)
         tally, start = Tally(), time.perf_counter()
         with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
             running = [pool.submit(run_unit, unit, folder, variables, given) for unit in chosen]
             for future in concurrent.futures.as_completed(running):
                 done = future.result()
-                said = tally.add(done.unit, done.lines, done.launched)
+                said = tally.add(done.unit, done.lines, done.launched, done.seconds)
                 if given.report:  # as it is so far
-                    tally.write(given.report)
+                    tally.write(given.report, asked, whole)
                 if not done.lines or "begin" in done.lines[-1]:
                     said.append(done.stderr[done.stderr.find("Fatal Python error"):][:1500])
                 count = sum("name" in line for line in done.lines)
@@ -885,7 +976,6 @@ def main(arguments: list[str] | None = None) -> int:
                       f"{done.seconds:.0f} s", flush=True)
                 for text in said[:20]:
                     print("    " + text.replace("\n", "\n    "), flush=True)
-        whole = int(parts) == 1 and not given.filter and not given.view
         print(f"\n{tally.table(whole)}\n{'seconds':30} {time.perf_counter() - start:.0f}")
     return 1 if tally.wrong or tally.findings else 0
 

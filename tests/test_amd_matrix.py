@@ -6,12 +6,16 @@ round is not known to it.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
+import gpu_programs
 import numpy as np
 import pytest
 from cases_reader import conv_case, conv_cases, grouped_case
@@ -163,3 +167,33 @@ def test_instructions(target, pretend, opencl_name, rng):
         assert len(found) == tiles * depth // terms, (text, len(found))
         kind = {"bfloat16": r"\d_?bf16", "float": r"\d_?f32", "half": r"\d_?f16"}[value["OPERAND"]]
         assert all(re.search(kind, name.partition("_f32_")[2]) for name in found), (text, found[0])
+
+
+@cache
+def default_programs(target: str, every: bool) -> gpu_programs.Wanted:
+    """Return the programs of matrix cores that the tests' convolutions, or all of the lists, take by default.
+
+    gpu_programs.collect asks every solver; here it asks those for matrix cores alone, which takes less long.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu_programs, "registry", SimpleNamespace(CONV=SOLVERS))
+        return gpu_programs.collect(gpu_programs.TARGETS[target], gpu_programs.convolutions(lists=every))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_default_tiles_do_not_spill(target, rng, amount):
+    """Of AMD's compiler with its libraries: some drawn at random, all with --long; AGPRs are among the registers."""
+    chosen = gpu_programs.TARGETS[target]
+    if gpu_programs.compiler(chosen) is None:
+        pytest.skip("needs clang 17 or newer and ROCm's bitcode libraries")
+    wanted = default_programs(target, bool(amount(0, 1)))
+    order = [key for key in gpu_programs.some(wanted, int(rng.integers(1 << 31)), amount(4, 1 << 30)) if key[0] == FILE]
+    assert order
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        built = list(pool.map(lambda key: gpu_programs.build(chosen, *key), order))
+    wrong = [line for key, one in zip(order, built, strict=True)
+             for line in gpu_programs.complaints(chosen, *key, wanted[key], one)]
+    assert not wrong, "\n".join(wrong)
+    registers = max(kernel.vgprs for one in built for kernel in one.kernels.values())
+    print(target, len(order), "of", sum(file == FILE for file, _ in wanted), "programs,", registers, "registers")
+    assert 0 < registers <= 256

@@ -1,7 +1,8 @@
 """GPUs that are only pretended: small work-groups, little local memory, no fp64, small buffers.
 
 What solvers launch there fits, uses no type that the device lacks, and is right on the CPU that plays it.  Kernels for
-any GPU know nothing of wavefronts: those of 16, 32 and 64 work-items are the same to them.
+any GPU know nothing of wavefronts: those of 16, 32 and 64 work-items are the same to them.  The CPU runs the code all
+the same: its addresses have 64 bits, and its order of work-items is its own.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ NO_DOUBLE = "#undef cl_khr_fp64\n" + "".join(f"#define double{n} no_type_of_this
 
 
 def played(limits):
-    """The fields of a GPU with 32-bit addresses whose largest buffer is a quarter of its memory."""
+    """The fields of a GPU: its limits, no half precision and no extension else, and buffers of 1 GiB of 4 at most.
+
+    All else is the CPU's: compute units, alignment, and addresses, whose width no solver asks for.
+    """
     items, local_mem, fp64 = limits
     return {"kind": "gpu", "runtime": "other", "isa": "", "max_work_group_size": items, "local_mem": local_mem,
             "fp64": fp64, "fp16": False, "global_mem": (4 << 30) - 1, "max_alloc": 1 << 30,
@@ -190,12 +194,68 @@ def test_a_launch_that_does_not_fit_is_seen(small_gpu, launches, rng):
             launches.check_local_memory(device, NO_DOUBLE + text, "", "")
 
 
+# What OpenCL C 1.2 has only with an extension, or not on each device.  Half precision is known by declarations, casts
+# and constants; a type that a macro names is the compiler's matter: PoCL's refuses `half` but behind a pointer.
+ASKED = re.compile(
+    r"\bimage\dd\w*|\bsampler_t\b|\b(?:read|write)_image\w+|\bget_image_\w+"
+    r"|\w*sub_?groups?\w*|\bwork_group_\w+|\bintel_\w+|\b__builtin_(?:amdgcn|IB|nvvm)_\w+|\b__spirv_\w+"
+    r"|\batom_\w+|\batomic_u?long\w*|\bcl_(?!khr_fp64\b)[a-z]+_\w+"
+    r"|\bhalf\d*\s+(?!const\b|volatile\b|restrict\b)\w+|\(\s*half\d*\s*\)|\bconvert_half\w*|\b\d+\.?\d*h\b")
+
+
+def asked(text):
+    """Return the words of a kernel, outside of comments and quotes, that not every GPU takes."""
+    return ASKED.findall(re.sub(r"/\*.*?\*/|//[^\n]*|\"[^\"\n]*\"", " ", text, flags=re.DOTALL))
+
+
 def test_kernels_for_any_gpu_ask_for_no_extension():
-    """No sub-groups, images or 64-bit atomics."""
-    asked = re.compile(r"\b(sub_group\w*|get_sub_group\w*|image[123]d\w*|atom_\w+)\s*\(|\bsampler_t\b")
-    for name in kernels.names("conv", "include", "layers"):
-        if "nvidia" not in name and "amd" not in name:
-            assert not asked.search(kernels.read(name).decode()), name
+    """No sub-groups, images, 64-bit atomics or arithmetic in half precision."""
+    names = [name for name in kernels.names("conv", "include", "layers") if "nvidia" not in name and "amd" not in name]
+    assert len(names) > 100
+    for name in names:
+        assert not asked(kernels.read(name).decode()), name
+
+
+@pytest.mark.parametrize(("line", "word"), [
+    ("kernel void f(write_only image2d_t a) {}", "image2d_t"),
+    ("kernel void f(read_only image1d_buffer_t a) {}", "image1d_buffer_t"),
+    ("constant sampler_t s = 0;", "sampler_t"),
+    ("write_imagef(a, at, v);", "write_imagef"),
+    ("v = read_imagef (a, at);", "read_imagef"),
+    ("n = get_image_width(a);", "get_image_width"),
+    ("n = get_sub_group_size();", "get_sub_group_size"),
+    ("sub_group_barrier(0);", "sub_group_barrier"),
+    ("v = intel_sub_group_shuffle(v, 1);", "intel_sub_group_shuffle"),
+    ("__attribute__((intel_reqd_sub_group_size(8)))", "intel_reqd_sub_group_size"),
+    ("#ifdef cl_khr_subgroups", "cl_khr_subgroups"),
+    ("#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable", "cl_khr_int64_base_atomics"),
+    ("#pragma OPENCL EXTENSION cl_khr_fp16 : enable", "cl_khr_fp16"),
+    ("v = work_group_reduce_add(v);", "work_group_reduce_add"),
+    ("v = __builtin_amdgcn_ds_bpermute(at, v);", "__builtin_amdgcn_ds_bpermute"),
+    ("atom_add(p, 1);", "atom_add"),
+    ("global atomic_long *p;", "atomic_long"),
+    ("global atomic_ulong *p;", "atomic_ulong"),
+    ("half v = 0;", "half v"),
+    ("local half4 tile[64];", "half4 tile"),
+    ("y[0] = (half)x[0] * 2;", "(half)"),
+    ("v = convert_half4_rte(x);", "convert_half4_rte"),
+    ("v = 1.5h * x;", "1.5h"),
+    ("/* a */ atom_inc(p); /* b */", "atom_inc"),
+])
+def test_what_is_asked_for_is_seen(line, word):
+    assert asked(f"// {line}\n{line}\n// {line}") == [word]
+
+
+@pytest.mark.parametrize("line", [
+    "/* atom_add(p, 1) of an image2d_t\n   needs cl_khr_fp16 */", "// sub_group_barrier(0);",
+    '#error "T must be half, float or image2d_t"', '#include "include/sub_group.h"', "#ifdef cl_khr_fp64",
+    "#pragma OPENCL EXTENSION cl_khr_fp64 : enable", "atomic_add(p, 1u);", "atomic_cmpxchg(p, 0, 1);",
+    "global const half *p = (global const half *)x;", "half const *q;", "v = vload_half4(0, p);",
+    "vstore_half_rte(v, 0, p);", "__builtin_load_halff(p);", "const float v = half_exp(x) + half_sqrt(x);",
+    "lower = half + (full).hi;", "const int image = image_of(row), group = get_group_id(0);", "subtract(group);",
+    "y = 15 * h;", "event_t e = async_work_group_copy(a, b, 1, 0);", "#if defined(__SPIRV__)"])
+def test_what_every_gpu_has_may_be_asked_for(line):
+    assert not asked(line)
 
 
 def test_one_place_prefetches():

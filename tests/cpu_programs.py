@@ -201,6 +201,8 @@ BOUND = ("conv/", "layers/mha_", "layers/rnn_")
 KNOWN = (
     # Two bodies of a loop, one of them with masks for the edges.
     ("", "conv/cpu/depthwise_rows.cl", "STEP=2"),
+    # The loop of most multiply-adds is that of an activation's polynomials there: logistic, tanh, softrelu, power, ELU.
+    *(("", "conv/cpu/", f"EPILOGUE={mode} ") for mode in (1, 2, 4, 6, 9)),
 )
 
 

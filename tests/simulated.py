@@ -17,7 +17,10 @@ Oclgrind 21.10 does not know some instructions of LLVM 14's optimiser (freeze, p
 alias).  So programs are built without optimisation, and a few passes that keep what a program does (values in
 registers, unrolled loops) run on their bitcode, by the LLVM library that Oclgrind uses.
 
-What it cannot do, and what is left out for that: NOT_HERE
+What it cannot do, and nobody works around: OpenCL 2's subgroups; `pack_two` of conv/nvidia/pack.cl, in which it aborts;
+and now and then it ends with "double free or corruption" in int8 taken for a CPU of wide vectors.  That is seen as a
+process that ended in a problem: `--problem` repeats it, and it is a finding where it happens each time.  Left out are
+arithmetic in `half`, which no kernel uses, and int8's weight gradient, which the API refuses.
 """
 
 from __future__ import annotations

@@ -438,20 +438,20 @@ cdef class _DepthwiseData(_Depthwise):
 
     cdef bint suits(self, const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept:
         cdef int64_t columns = _read(p, 2, t.tw, p.w.len[4], _unit(p, t.tw))
-        cdef int64_t sums = t.th * t.tw * t.vec, read, taps
+        cdef int64_t sums = t.th * t.tw * t.vec, most = _share(REGISTERS, s), read, taps
         if not self.holds(p, s, t):
             return False
         if not s.whole or s.large or self.rolls(p, s, t):
             return True
         # Of each that is read the address and the conversions, of each sum itself; as AMD's compiler was seen to do it.
         if s.loop:
-            return columns * (2 + t.inputs + (0 if p.w.type == MX_FLOAT else t.inputs // 2)) + sums <= _share(REGISTERS, s)
+            return columns * (2 + t.inputs + (0 if p.w.type == MX_FLOAT else t.inputs // 2)) + sums <= most
         read = _read(p, 1, t.th, p.w.len[3], 1) * columns
         if s.depthwise:
-            return read * (4 + t.inputs) + sums <= _share(REGISTERS, s)
+            return read * (4 + t.inputs) + sums <= most
         # Filters too are read ahead where nothing is converted.
         taps = p.w.len[3] * p.w.len[4] * t.inputs * t.vec if p.w.type == MX_FLOAT else 0
-        return read * (2 + 3 * t.inputs) + taps // 2 + sums <= _share(REGISTERS, s)
+        return read * (2 + 3 * t.inputs) + taps // 2 + sums <= most
 
     cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
         cdef tile_t t

@@ -110,6 +110,26 @@ def test_tiles_that_registers_hold(gpu, host, rng, name):
                 solver, rng)
 
 
+@pytest.mark.parametrize(("case", "dtype", "layout", "direction", "tile"), [
+    (grouped_case(2, 8, 1, 1, (9, 14)), "float32", "channels last", 0, (2, 1, 4)),
+    (grouped_case(2, 8, 1, 1, (9, 14)), "float16", "channels last", 1, (2, 1, 7)),
+    (grouped_case(2, 8, 1, 1, (9, 14)), "float32", "channels last", 2, (4, 1, 2)),
+    (grouped_case(2, 8, 1, 1, (9, 14), (5, 5), (2, 2)), "float32", "channels last", 0, (2, 1, 2)),
+    (grouped_case(2, 8, 1, 1, (9, 14), (5, 5), (2, 2)), "bfloat16", "packed", 0, (1, 1, 4)),
+    (grouped_case(2, 8, 1, 1, (9, 14), (7, 7), (3, 3)), "float16", "channels last", 0, (2, 1, 8)),
+    (grouped_case(2, 8, 1, 1, (9, 14), (7, 7), (3, 3)), "float32", "packed", 2, (1, 4, 1)),
+], ids=str)
+def test_tiles_of_half_the_registers(opencl_name, pretend, host, rng, case, dtype, layout, direction, tile):
+    """Those of Intel's GPUs, likewise."""
+    gpu = pretend(opencl_name, kind="gpu", runtime="other", compute_units=1,
+                  extensions=frozenset({"cl_intel_required_subgroup_size"}))
+    solver = SOLVERS[direction]
+    assert gpu.device.work_item_registers == 128
+    assert solver.default_config(gpu.device, problem_of(case, dtype, layout, direction)) == tile
+    check_twice(gpu, Example(case, dtype, layout, rng, host, shift=int(rng.integers(2)), copied=True), direction,
+                solver, rng)
+
+
 def test_any_configuration_computes_the_same(gpu, host, rng, request):
     """Of random shapes, a random one."""
     on_gpu = on_a_gpu(gpu)

@@ -455,22 +455,26 @@ cdef class _DepthwiseData(_Depthwise):
 
     cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
         cdef tile_t t
-        cdef bint backward = p.direction == MX_BACKWARD_DATA, small
+        cdef bint backward = p.direction == MX_BACKWARD_DATA, small, rolls = s.rolls
         # What was fastest, see docs/h200/groups.md.
-        t.vec = min(4, s.widest)
-        if s.large:
-            t.vec, t.th, t.tw = 1, 4, 4
-        elif s.rolls:
+        if rolls:
             small = p.w.len[3] * p.w.len[4] <= 9
             t.vec, t.th, t.tw = min(4 if small else 2, s.widest), 1, (4 if s.last else 8)
             if _sevens(p, s) and (s.y.len[4] <= NARROW or not small) and (
                     not s.whole or p.w.len[3] * 7 * t.vec <= WHOLE_ROLL_SUMS):
                 t.tw = 7
-            while s.registers < REGISTERS_ALL and not _rolls(p, s, &t) and t.tw * t.vec > s.per:
+            while s.registers < REGISTERS_ALL and rolls and not _rolls(p, s, &t):
                 if t.vec > 2 or t.tw == s.per:
                     t.vec //= 2
                 else:
                     t.tw = up(t.tw // 2, s.per)
+                rolls = t.tw * t.vec > s.per  # else one column is no strip
+        if not rolls:
+            t.vec = min(4, s.widest)
+        if rolls:
+            pass
+        elif s.large:
+            t.vec, t.th, t.tw = 1, 4, 4
         elif s.loop:
             t.vec, t.th, t.tw = min(2, s.widest), 1, (8 if s.last else 4)
             if s.depthwise and p.w.len[4] > SMALL_SIDE and p.w.type != MX_FLOAT:

@@ -587,18 +587,20 @@ KNOWN = (
     *((name, "layers/mha_gpu.cl", "COLUMNS=8") for name in ("skl", "tgllp", "acm")),
 )
 # Intel's compiler leaves an array in memory where a loop that it does not unroll indexes it; more registers a thread
-# must be asked for in words that other drivers refuse.  Bytes of a work-item that acm-g10 was seen to keep so, at most,
-# by how files begin; before it scratch is a thread's, in powers of two.
+# must be asked for in words that other drivers refuse.  Bytes of a work-item that acm-g10, whose programs were all
+# built once, was seen to keep so, at most, by how files begin.
 KEPT_BYTES = {
-    "conv/fft_": 704, "conv/gpu/depthwise": 448, "conv/gpu/gemm.cl": 64, "conv/gpu/implicit.cl": 64,
-    "conv/gpu/signals_weights.cl": 192, "layers/batchnorm_gpu.cl": 192, "layers/layernorm_gpu.cl": 288,
-    "layers/lrn_gpu.cl": 256, "layers/mha_gpu.cl": 320}
+    "conv/fft_": 704, "conv/gpu/depthwise": 448, "conv/gpu/signals_weights.cl": 192, "layers/batchnorm_gpu": 192,
+    "layers/layernorm_gpu.cl": 288, "layers/lrn_gpu.cl": 256, "layers/mha_gpu.cl": 320}
+KEPT_ELSE = 128    # in another file
+KEPT_BEFORE = 512  # before acm-g10, where scratch is a thread's, in powers of two
 
 
 def known(target: Target, file: str, options: str, kernel: Kernel) -> bool:
     if target.runtime == "intel":
-        kept = max((most for start, most in KEPT_BYTES.items() if file.startswith(start)), default=0)
-        if kept and kernel.scratch <= (kept if target.name == "acm-g10" else max(2 * kept, 256)):
+        kept = max((most for start, most in KEPT_BYTES.items() if file.startswith(start)), default=KEPT_ELSE)
+        kept *= 2 if "ACC=double" in options else 1
+        if kernel.scratch <= (kept if target.name == "acm-g10" else max(2 * kept, KEPT_BEFORE)):
             return True
     return any(
         target.name.startswith(name) and file.startswith(start) and part in options for name, start, part in KNOWN)

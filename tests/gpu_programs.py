@@ -600,7 +600,7 @@ def known(target: Target, file: str, options: str, kernel: Kernel) -> bool:
     if target.runtime == "intel":
         kept = max((most for start, most in KEPT_BYTES.items() if file.startswith(start)), default=KEPT_ELSE)
         kept *= 2 if "ACC=double" in options else 1
-        if kernel.scratch <= (kept if target.name == "acm-g10" else max(2 * kept, KEPT_BEFORE)):
+        if kernel.scratch <= (kept if target.name == "acm-g10" else max(4 * kept, KEPT_BEFORE)):
             return True
     return any(
         target.name.startswith(name) and file.startswith(start) and part in options for name, start, part in KNOWN)

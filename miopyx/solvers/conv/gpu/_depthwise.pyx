@@ -191,6 +191,25 @@ cdef bint _rolls(const mx_conv_problem* p, const shape_t* s, const tile_t* t) no
             and _columns(p, s, t) <= MASK_BITS * s.per and t.vec * (4 if p.w.type == MX_FLOAT else 2) <= 16)
 
 
+cdef bint _strip(const mx_conv_problem* p, const shape_t* s, tile_t* to) noexcept nogil:
+    """The default tile of a strip that is walked row by row; False, and nothing, where too few registers hold one."""
+    cdef tile_t t = to[0]
+    cdef bint small = p.w.len[3] * p.w.len[4] <= 9
+    t.vec, t.th, t.tw = min(4 if small else 2, s.widest), 1, (4 if s.last else 8)
+    if _sevens(p, s) and (s.y.len[4] <= NARROW or not small) and (
+            not s.whole or p.w.len[3] * 7 * t.vec <= WHOLE_ROLL_SUMS):
+        t.tw = 7
+    while s.registers < REGISTERS_ALL and not _rolls(p, s, &t):
+        if t.vec > 2 or t.tw == s.per:
+            t.vec //= 2
+        else:
+            t.tw = up(t.tw // 2, s.per)
+        if t.tw * t.vec <= s.per:  # one column is no strip
+            return False
+    to[0] = t
+    return True
+
+
 cdef int64_t _row_bytes(const mx_conv_problem* p, const shape_t* s, const tile_t* t) noexcept nogil:
     """Local memory for a row of all strips of a work-group."""
     cdef int64_t columns = _columns(p, s, t)
@@ -455,24 +474,11 @@ cdef class _DepthwiseData(_Depthwise):
 
     cdef tile_t tile_of(self, const mx_conv_problem* p, const shape_t* s) noexcept:
         cdef tile_t t
-        cdef bint backward = p.direction == MX_BACKWARD_DATA, small, rolls = s.rolls
+        cdef bint backward = p.direction == MX_BACKWARD_DATA
         # What was fastest, see docs/h200/groups.md.
-        if rolls:
-            small = p.w.len[3] * p.w.len[4] <= 9
-            t.vec, t.th, t.tw = min(4 if small else 2, s.widest), 1, (4 if s.last else 8)
-            if _sevens(p, s) and (s.y.len[4] <= NARROW or not small) and (
-                    not s.whole or p.w.len[3] * 7 * t.vec <= WHOLE_ROLL_SUMS):
-                t.tw = 7
-            while s.registers < REGISTERS_ALL and rolls and not _rolls(p, s, &t):
-                if t.vec > 2 or t.tw == s.per:
-                    t.vec //= 2
-                else:
-                    t.tw = up(t.tw // 2, s.per)
-                rolls = t.tw * t.vec > s.per  # else one column is no strip
-        if not rolls:
-            t.vec = min(4, s.widest)
-        if rolls:
-            pass
+        t.vec = min(4, s.widest)
+        if s.rolls and _strip(p, s, &t):
+            pass  # t is it
         elif s.large:
             t.vec, t.th, t.tw = 1, 4, 4
         elif s.loop:

@@ -334,7 +334,8 @@ def test_children_end_with_their_parent(fresh):
     process = subprocess.Popen(compiling._command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     info = fresh.device.info
     compile_child.send(process.stdin, {"path": sys.path, "preload": [], "identity": programs.identity(info),
-                                  "place": [info.platform_index, info.device_index]})
+                                  "place": [info.platform_index, info.device_index],
+                                       "cuda": info.cuda})
     assert compile_child.receive(process.stdout) == ({"why": ""}, b"")
     process.stdin.close()
     assert process.wait(60) == 0

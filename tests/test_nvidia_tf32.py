@@ -28,6 +28,7 @@ from miopyx import ConvolutionDescriptor, TensorDescriptor
 from miopyx.problem._key import find_key, parse_find_key, parse_perf_key, perf_key
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
+from miopyx.solvers.conv.nvidia import _tf32_direct
 
 ATTRIBUTE = miopyx.MIOPEN_CONVOLUTION_ATTRIB_MATH_TYPE
 FAMILIES = ("NvTf32", "NvWgmmaTf32", "NvHalves", "NvMmaTf32", "NvWgmmaTf32Nhwc")
@@ -183,6 +184,12 @@ MAPPED = {  # with channels last: what is copied by tensor maps
     "images smaller than a box": conv_case(40, 64, 288, (2, 3), (3, 3), (1, 1)),
     "one pixel an image": conv_case(140, 64, 256, (1, 1), (1, 1), (0, 0)),
 }
+PACKED = {  # likewise, from other layouts: x is brought to channels last first
+    "runs of four pixels, two tiles": conv_case(3, 64, 96, (8, 10), (3, 3), (1, 1)),
+    "odd images, all filters": conv_case(5, 96, 288, (7, 7), (1, 1), (0, 0)),
+    "one image": conv_case(1, 32, 48, (3, 5), (3, 3), (1, 1)),
+    "groups and a stride": conv_case(2, 192, 128, (9, 8), (3, 3), (1, 1), (2, 2), groups=2),
+}
 UNMAPPED = {  # what no map reaches, or only some phases'
     "a stride of 9": conv_case(1, 96, 64, (20, 5), (2, 1), (0, 0), (9, 1)),
     "far taps": conv_case(1, 32, 32, (11, 19), (3, 11), (1, 150), (1, 2), (1, 30)),
@@ -211,6 +218,52 @@ def test_copies_by_tensor_maps(gpu, host, rng, name, way):
             assert solver.workspace_size(gpu.device, example.problem(way)) == 0
         check(gpu, example, way, solver, rng, config)
     check(gpu, allowed(Example(case, "float32", "channels last", rng, host, shift=1, copied=True)), way, solver, rng)
+
+
+@pytest.fixture
+def packing():
+    """x is packed first wherever that can be."""
+    _tf32_direct.pack_floats(True)
+    yield
+    _tf32_direct.pack_floats()
+
+
+@pytest.mark.parametrize("way", range(2))
+@pytest.mark.parametrize("layout", ["packed", "padded"])
+@pytest.mark.parametrize("name", sorted({*MAPPED, *PACKED} - {"one pixel an image"}))  # which is channels last
+def test_x_that_is_packed_first(gpu, host, rng, packing, name, layout, way):
+    """Each tile, from aligned memory and from other memory."""
+    if gpu.device.info.cuda < 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    case, solver = {**MAPPED, **PACKED}[name], registry.BY_NAME[BY_MAPS[way]]
+    summed = (case.x_lens[1], case.w_lens[0])[way] // case.groups
+    for shift in (0, 1):
+        example = allowed(Example(case, "float32", layout, rng, host, shift=shift, copied=True))
+        configs = configurations_of(solver, gpu.device, example.problem(way))
+        for config in configs if shift == 0 else configs[:1]:
+            first, *others = solver.solution(gpu.device, example.problem(way), config).steps
+            assert (first.spec.entry == "pack_floats") == (summed % 32 == 0)
+            assert first.spec.entry != "pack_floats" or any(step.unmapped is not None for step in others)
+            check(gpu, example, way, solver, rng, config)
+
+
+def test_what_is_packed_first(gpu):
+    """Where bytes are few beside products; nothing where x is channels last, or packing takes longer than it spares."""
+    if gpu.device.info.cuda < 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    for case, layout, way, packed in (
+            (conv_case(256, 512, 2048, (7, 7), (1, 1), (0, 0)), "packed", 0, True),
+            (conv_case(256, 512, 512, (7, 7), (3, 3), (1, 1)), "packed", 1, True),
+            (conv_case(256, 64, 256, (56, 56), (1, 1), (0, 0)), "packed", 0, False),
+            (conv_case(256, 512, 512, (7, 7), (3, 3), (1, 1)), "channels last", 0, False),
+            (conv_case(256, 48, 512, (7, 7), (3, 3), (1, 1)), "packed", 0, False)):
+        solver = registry.BY_NAME[BY_MAPS[way]]
+        conv = case.conv()
+        miopyx.miopenSetConvolutionAttribute(conv, ATTRIBUTE, miopyx.miopenMathDefault)
+        problem = ConvProblem(way, *descriptors(case, "float32", layout), conv)
+        solution = solver.solution(gpu.device, problem)
+        assert (solution.steps[0].spec.entry == "pack_floats") == packed, (case, way)
+        assert solver.workspace_size(gpu.device, problem) == solution.workspace
 
 
 @pytest.mark.parametrize("way", range(2))

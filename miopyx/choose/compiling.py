@@ -198,7 +198,8 @@ class _Child(Child):
         """Let the child open a device; UnknownError if it cannot."""
         why, _ = self.ask(_START_SECONDS, {
             "path": [path for path in sys.path if isinstance(path, str)], "preload": icd.preloads(),
-            "identity": programs.identity(info), "place": [info.platform_index, info.device_index]})
+            "identity": programs.identity(info), "place": [info.platform_index, info.device_index],
+            "cuda": info.cuda})
         if why:
             raise UnknownError(why)
 

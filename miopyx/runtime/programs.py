@@ -93,8 +93,7 @@ def build(device: Device, file: str, options: str) -> Program:
     try:
         context, compiler = _compiler(device)
         if device.info.cuda >= 0:
-            program = _from_source(context, compiler, device.info, text, options)
-            return _adopt(device, file, options, program.binary() or b"")
+            return adopt(device, file, options, ptx(context, compiler, device.info, text, options))
         program = compiled(context, compiler, device.info, text, options)
     except MIOpenError as e:
         e.args = (f"{file}: {e.message}", *e.args[1:])
@@ -114,10 +113,16 @@ def build(device: Device, file: str, options: str) -> Program:
 
 def compiled(context: int, compiler: int, info: DeviceInfo, text: bytes, options: str) -> Program:
     """Return a source's program by a cl_context and cl_device_id, past the cache."""
-    program = _from_source(context, compiler, info, text, options)
     if _SM_90A not in options.split():
-        return program
-    return _opencl.program_from_binary(context, compiler, _for_sm_90a(program.binary() or b""), options.encode())
+        return _from_source(context, compiler, info, text, options)
+    return _opencl.program_from_binary(context, compiler, ptx(context, compiler, info, text, options),
+                                       options.encode())
+
+
+def ptx(context: int, compiler: int, info: DeviceInfo, text: bytes, options: str) -> bytes:
+    """Return what NVIDIA's OpenCL makes of a source, for CUDA's driver: what OpenCL would store for the same device."""
+    binary = _from_source(context, compiler, info, text, options).binary() or b""
+    return _for_sm_90a(binary) if _SM_90A in options.split() else binary.rstrip(b"\0")
 
 
 def _from_source(context: int, compiler: int, info: DeviceInfo, text: bytes, options: str) -> Program:
@@ -132,11 +137,6 @@ def _compiler(device: Device) -> tuple[int, int]:
 
     _opencl.load(devices.loader_path())
     return devices.compiler(device.info)
-
-
-def _adopt(device: Device, file: str, options: str, ptx: bytes) -> Program:
-    """Load and store what OpenCL compiled for CUDA: what OpenCL would store for the same device."""
-    return adopt(device, file, options, _for_sm_90a(ptx) if _SM_90A in options.split() else ptx.rstrip(b"\0"))
 
 
 def _known_of(info: DeviceInfo) -> str:

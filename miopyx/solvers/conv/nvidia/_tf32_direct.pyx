@@ -14,11 +14,11 @@ from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_FORWARD, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport spatial_size, stride_of, sum_terms
 from ._common cimport (
-    CUT, LONGEST, ROUNDED, WGMMA_PEAK, divides, divisor, mx_divisor, mx_nv_conv, mx_nv_volume, set_taps, volume,
+    ALIGN, CUT, LONGEST, ROUNDED, WGMMA_PEAK, divides, divisor, mx_divisor, mx_nv_conv, mx_nv_volume, set_taps, volume,
 )
 from ._mma cimport (
-    NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, contiguous_pixels, elements_of, megabytes, only_read,
-    operand_args, operands, roles_of, roles_t, set_split_k, split_k_t,
+    NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, contiguous_pixels, elements_of, megabytes, mx_nv_pixels,
+    only_read, operand_args, operands, roles_of, roles_t, set_split_k, split_k_t,
 )
 from ._tf32 cimport join_of_planes, joins, make_planes, phases_of_planes, refuse_tf32
 from ._wgmma cimport (
@@ -43,6 +43,8 @@ cdef enum:
     DEPTH = 32             # numbers of K in a slice
     ADDED = 8              # products that an instruction adds to a sum
     CHOICES_COUNT = 8
+    PACKED_PIXELS = 128    # of a tile of conv/nvidia/pack_floats.cl
+    PACK_ITEMS = 256
 
 # A tile: pixels, filters, whether it is ping-pong, whether w stays in local memory, what a slice takes in microseconds,
 # also where x is copied in runs of pixels, and what a whole tile takes besides; both where a tensor map copies.
@@ -59,6 +61,7 @@ CHOICES[4] = choice_t(256, 64, 0, 0, 0.99, 1.15, 1.65, 0.40, 2.1)
 CHOICES[5] = choice_t(64, 256, 1, 0, 0.39, 0.56, 1.80, 0.355, 2.05)
 CHOICES[6] = choice_t(64, 256, 1, 1, 0.39, 0.56, 1.20, 0.33, 1.73)
 CHOICES[7] = choice_t(128, 128, 1, 1, 0.60, 0.66, 1.50, 0.31, 1.85)
+cdef double MB_A_US = 4.1, PACK_US = 3  # of a copy, and what a launch that packs takes besides
 cdef tuple TABLE = (("TILE", tuple(range(CHOICES_COUNT))),)
 
 
@@ -89,6 +92,8 @@ cdef int64_t _rows_of_filters(int64_t filters) noexcept nogil:
 cdef int _run_of(const mx_conv_problem* p, const roles_t* r) noexcept nogil:
     """How x is copied: X_RUN of conv/nvidia/hopper_tf32.cl."""
     cdef const mx_tensor* x = r.x
+    if r.packs_x:
+        return 0
     if (x.stride[1] == 1 and r.channels > 1 and r.channels % 4 == 0
             and (stride_of(x, 0) | stride_of(x, 3) | stride_of(x, 4)) % 4 == 0):
         return 0
@@ -218,19 +223,112 @@ cdef roles_t _roles(const mx_conv_problem* p) noexcept nogil:
     return r
 
 
-cdef list _launches(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count, int wanted):
-    """All steps, of the `count` phases of the stride, by tile `wanted` where it can be."""
-    cdef bint together = _together(p, count)
-    cdef int launches = 1 if together else count, i, filters
+cdef void _pack_x(roles_t* r) noexcept nogil:
+    """Let x be a copy behind the workspace, with channels last."""
+    r.packs_x, r.x_offset = True, up(r.workspace, ALIGN)
+    r.workspace = r.x_offset + elements_of(r.x) * 4
+
+
+cdef Step _packing(const roles_t* r):
+    """The launch that makes the copy."""
+    cdef const mx_tensor* x = r.x
+    cdef mx_nv_pixels g
+    cdef int64_t image = x.len[3] * x.len[4], blocks = x.len[1] // DEPTH
+    cdef int64_t n = stride_of(x, 0), c = stride_of(x, 1), h = stride_of(x, 3), w = stride_of(x, 4)
+    cdef bint runs = ((x.len[4] == 1 or w == 1) and (x.len[3] == 1 or h == x.len[4]) and (image | n | c) % 4 == 0)
+    memset(&g, 0, sizeof(g))
+    g.images, g.h, g.w, g.channels, g.blocks = (
+        <int> x.len[0], <int> x.len[3], <int> x.len[4], <int> x.len[1], <int> blocks)
+    g.from_n, g.from_c, g.from_h, g.from_w = <int> n, <int> c, <int> h, <int> w
+    g.by_image, g.by_row, g.by_blocks = divisor(image), divisor(x.len[4]), divisor(blocks)
+    return Step(KernelSpec("conv/nvidia/pack_floats.cl", "pack_floats", RUN=4 if runs else 1),
+                (Arg.slot_of(r.x_slot, 4, r.x_at), Arg.slot_of(SLOT_WORKSPACE, 4, r.x_offset),
+                 struct_arg(&g, sizeof(g))),
+                (ceil_div(x.len[0] * image, PACKED_PIXELS) * blocks * PACK_ITEMS,), (PACK_ITEMS,))
+
+
+# Forward or backward data as launches take it: r points to p; g has each phase of the stride, as `sorted` where they
+# are one launch.
+cdef struct work_t:
+    mx_conv_problem p
+    roles_t r
+    int count
+    bint together
+    int64_t filters, planes  # bytes of the workspace
+    mx_nv_conv[MAX_PHASES] g
+
+# Whether x is packed: where that should take less time, or, for tests, wherever it can be, or nowhere.
+cdef enum:
+    WHERE_FASTER
+    EVERYWHERE
+    NOWHERE
+
+cdef int _packs = WHERE_FASTER
+
+
+def pack_floats(where=None):
+    """Bring x to channels last first: everywhere (True), nowhere (False), where that should be faster (None)."""
+    global _packs
+    _packs = WHERE_FASTER if where is None else EVERYWHERE if where else NOWHERE
+
+
+cdef void _fill(NvImplicitGemmBwd data, const mx_conv_problem* p, bint packs, work_t* o) noexcept:
+    """The phases are of `data`, whose direction is backward, or None."""
+    o.p = p[0]
+    o.r = _roles(&o.p)
+    o.filters = o.r.y_at if o.r.y_slot == SLOT_WORKSPACE else o.r.workspace
+    o.planes = o.r.workspace - o.filters
+    if packs:
+        _pack_x(&o.r)
+    if data is None:
+        o.g[0], o.count = operands(&o.p, &o.r), 1
+        set_taps(&o.g[0], &o.p)
+    else:
+        o.count = data.phases(&o.p, &o.r, o.g)
+    o.together = _together(&o.p, o.count)
+    if o.together:
+        sort_phases(o.g, o.count)
+
+
+cdef double _microseconds(Device dev, const work_t* o) noexcept:
+    """What should bound it: tiles, or bytes; and packing."""
+    cdef double x = megabytes(o.r.x), y = megabytes(o.r.y), tiles = 0
+    cdef int i
+    for i in range(1 if o.together else o.count):
+        tiles += _choose(dev, &o.p, &o.r, &o.g[i], o.count if o.together else 1).cost
+    return max(tiles, (x + y) / MB_A_US) + (PACK_US + 2 * x / MB_A_US if o.r.packs_x else 0)
+
+
+cdef void _prepare(NvImplicitGemmBwd data, Device dev, const mx_conv_problem* p, work_t* o) noexcept:
+    cdef mx_conv_problem read = only_read(p)
+    cdef bint packs = _packs != NOWHERE and may_have_maps(dev)
+    cdef double plain
+    p = &read
+    _fill(data, p, False, o)
+    if not packs or _run_of(&o.p, &o.r) == 0 or o.r.channels % DEPTH:
+        return
+    plain = _microseconds(dev, o)
+    _fill(data, p, True, o)
+    packs = _by_maps(dev, &o.p, &o.r, &o.g[0], o.count if o.together else 1)
+    if not packs or _packs == WHERE_FASTER and _microseconds(dev, o) > plain:
+        _fill(data, p, False, o)
+
+
+cdef list _launches(Device dev, work_t* o, int wanted):
+    """All steps, by tile `wanted` where it can be."""
+    cdef const mx_conv_problem* p = &o.p
+    cdef const roles_t* r = &o.r
+    cdef mx_nv_conv* g = o.g
+    cdef int count = o.count, at_once = o.count if o.together else 1, launches = o.count // at_once, i, filters
     cdef mx_nv_tf32_filters f
     cdef chosen_t[MAX_PHASES] best
     cdef int64_t to = 0, blocks
-    if together:
-        sort_phases(g, count)
+    steps = [_packing(r)] if r.packs_x else []
     # All phases have filters of one block size.
-    best[0] = _choose(dev, p, r, g, count if together else 1, wanted)
+    best[0] = _choose(dev, p, r, g, at_once, wanted)
     if best[0].w_in_place:
-        return [_multiply(p, r, g, 1, &best[0])]
+        steps.append(_multiply(p, r, g, 1, &best[0]))
+        return steps
     filters = CHOICES[best[0].choice].filters
     for i in range(1, launches):
         best[i] = _choose(dev, p, r, &g[i], 1, wanted, filters)
@@ -248,51 +346,52 @@ cdef list _launches(Device dev, const mx_conv_problem* p, const roles_t* r, mx_n
         f.phases[i].taps_h, f.phases[i].taps_w, f.phases[i].w_first = g[i].taps_h, g[i].taps_w, g[i].w_first
         f.to[i] = g[i].w_first = <int> to
         to += p.groups * blocks * filters * _slices(&g[i]) * DEPTH
-    steps = [Step(
+    steps.append(Step(
         KernelSpec("conv/nvidia/hopper_tf32_filters.cl", "round_filters", BF=filters, **_order_of_k(&best[0])),
         (Arg.slot_of(SLOT_W, 4), Arg.slot_of(SLOT_WORKSPACE, 4), struct_arg(&f, sizeof(f))),
-        (p.groups * blocks * (filters // 8) * ceil_div(r.channels, 32) * 256,), (256,))]
+        (p.groups * blocks * (filters // 8) * ceil_div(r.channels, 32) * 256,), (256,)))
     for i in range(launches):
-        steps.append(_multiply(p, r, &g[i], count if together else 1, &best[i]))
+        steps.append(_multiply(p, r, &g[i], at_once, &best[i]))
     if r.y_slot == SLOT_WORKSPACE:
         steps.append(join_of_planes(p, r))
     return steps
 
 
-cdef int _tile_of(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
-                  int wanted=-1) noexcept:
+cdef int _tile_of(Device dev, const work_t* o, int wanted=-1) noexcept:
     """The tile of the first launch."""
-    cdef bint together = _together(p, count)
-    if together:
-        sort_phases(g, count)
-    return _choose(dev, p, r, g, count if together else 1, wanted).choice
+    return _choose(dev, &o.p, &o.r, o.g, o.count if o.together else 1, wanted).choice
 
 
-cdef void _count(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int count,
-                 double* terms) noexcept:
+cdef bint _only_x(Device dev, const work_t* o) noexcept:
+    """Whether nothing of w is in the workspace."""
+    return _by_maps(dev, &o.p, &o.r, o.g, 1) and _w_by_map(&o.p, &o.r, o.g)
+
+
+cdef void _count(Device dev, const work_t* o, double* terms) noexcept:
     cdef terms_t* t = <terms_t*> terms
-    cdef bint together = _together(p, count)
+    cdef const mx_nv_conv* g
+    cdef int at_once = o.count if o.together else 1, i
     cdef chosen_t best
-    cdef int i
-    if together:
-        sort_phases(g, count)
-    t.launch = 1
-    t.packed = (r.workspace if r.y_slot != SLOT_WORKSPACE else r.y_at) * 1e-6
-    if _by_maps(dev, p, r, g, 1) and _w_by_map(p, r, g):
-        t.launch = t.packed = 0
-    for i in range(1 if together else count):
-        best = _choose(dev, p, r, &g[i], count if together else 1)
+    if not _only_x(dev, o):
+        t.launch = 1
+        t.packed = o.filters * 1e-6
+    for i in range(o.count // at_once):
+        g = &o.g[i]
+        best = _choose(dev, &o.p, &o.r, g, at_once)
         t.launch += 1
         t.counted += best.cost
         t.rounds += ceil_div(best.tiles, best.groups)
         if best.run == 1:
-            t.gathered += best.tiles * CHOICES[best.choice].pixels * _slices(&g[i]) * DEPTH * 4e-6
+            t.gathered += best.tiles * CHOICES[best.choice].pixels * _slices(g) * DEPTH * 4e-6
         if best.vector == 1:
-            t.single += g.pixels * <double> g.filters * g.groups * 4e-6 * (count if together else 1)
-    t.x, t.y = megabytes(r.x), megabytes(r.y)
-    if r.y_slot == SLOT_WORKSPACE:  # planes are written and read
+            t.single += o.g[0].pixels * <double> g.filters * g.groups * 4e-6 * at_once
+    t.x, t.y = megabytes(o.r.x), megabytes(o.r.y)
+    if o.planes:  # written and read
         t.launch += 1
-        t.y += 2e-6 * (r.workspace - r.y_at)
+        t.y += 2e-6 * o.planes
+    if o.r.packs_x:
+        t.launch += 1
+        t.x *= 3
 
 
 cdef double _roundings(const mx_conv_problem* p, const roles_t* r) noexcept nogil:
@@ -322,42 +421,32 @@ cdef class NvWgmmaTf32Fwd(NvImplicitGemmFwd):
         return self.peak * min(1.0, (p.w.len[0] // p.groups) / 64.0)
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
-        cdef mx_conv_problem read = only_read(p)
-        cdef roles_t r = _roles(&read)
-        cdef mx_nv_conv g = operands(&read, &r)
-        set_taps(&g, &read)
-        _count(dev, &read, &r, &g, 1, terms)
+        cdef work_t o
+        _prepare(None, dev, p, &o)
+        _count(dev, &o, terms)
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return TABLE
 
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
-        cdef mx_conv_problem read = only_read(p)
-        cdef roles_t r = _roles(&read)
-        cdef mx_nv_conv g = operands(&read, &r)
-        set_taps(&g, &read)
-        return _tile_of(dev, &read, &r, &g, 1, config[0]) == config[0]
+        cdef work_t o
+        _prepare(None, dev, p, &o)
+        return _tile_of(dev, &o, config[0]) == config[0]
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
-        cdef mx_conv_problem read = only_read(p)
-        cdef roles_t r = _roles(&read)
-        cdef mx_nv_conv g = operands(&read, &r)
-        set_taps(&g, &read)
-        return (_tile_of(dev, &read, &r, &g, 1),)
+        cdef work_t o
+        _prepare(None, dev, p, &o)
+        return (_tile_of(dev, &o),)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef mx_conv_problem read = only_read(p)
-        cdef roles_t r = _roles(&read)
-        cdef mx_nv_conv g = operands(&read, &r)
-        set_taps(&g, &read)
-        return Solution(_launches(dev, &read, &r, &g, 1, config[0] if config else -1), self.workspace_bytes(dev, p))
+        cdef work_t o
+        _prepare(None, dev, p, &o)
+        return Solution(_launches(dev, &o, config[0] if config else -1), self.workspace_bytes(dev, p))
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        cdef mx_conv_problem read = only_read(p)
-        cdef roles_t r = _roles(&read)
-        cdef mx_nv_conv g = operands(&read, &r)
-        set_taps(&g, &read)
-        return 0 if _by_maps(dev, &read, &r, &g, 1) and _w_by_map(&read, &r, &g) else r.workspace
+        cdef work_t o
+        _prepare(None, dev, p, &o)
+        return o.r.workspace if o.r.packs_x or not _only_x(dev, &o) else 0
 
 
 cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
@@ -384,9 +473,9 @@ cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
         return self.peak * min(1.0, p.w.len[1] / 64.0)
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
-        cdef roles_t r = _roles(p)
-        cdef mx_nv_conv[MAX_PHASES] g
-        _count(dev, p, &r, g, self.phases(p, &r, g), terms)
+        cdef work_t o
+        _prepare(self, dev, p, &o)
+        _count(dev, &o, terms)
 
     cdef int phases(self, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g) noexcept:
         return phases_of_planes(p, r, g) if joins(p) else NvImplicitGemmBwd.phases(self, p, r, g)
@@ -395,21 +484,24 @@ cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
         return TABLE
 
     cdef bint fits(self, Device dev, const mx_conv_problem* p, tuple config) except -1:
-        cdef roles_t r = _roles(p)
-        cdef mx_nv_conv[MAX_PHASES] g
-        cdef int count = self.phases(p, &r, g)
-        return _tile_of(dev, p, &r, g, count, config[0]) == config[0]
+        cdef work_t o
+        _prepare(self, dev, p, &o)
+        return _tile_of(dev, &o, config[0]) == config[0]
 
     cdef tuple default(self, Device dev, const mx_conv_problem* p):
-        cdef roles_t r = _roles(p)
-        cdef mx_nv_conv[MAX_PHASES] g
-        return (_tile_of(dev, p, &r, g, self.phases(p, &r, g)),)
+        cdef work_t o
+        _prepare(self, dev, p, &o)
+        return (_tile_of(dev, &o),)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
-        cdef roles_t r = _roles(p)
-        cdef mx_nv_conv[MAX_PHASES] g
-        cdef int count = self.phases(p, &r, g)
-        return Solution(_launches(dev, p, &r, g, count, config[0] if config else -1), r.workspace)
+        cdef work_t o
+        _prepare(self, dev, p, &o)
+        return Solution(_launches(dev, &o, config[0] if config else -1), o.r.workspace)
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        cdef work_t o
+        _prepare(self, dev, p, &o)
+        return o.r.workspace
 
 
 cdef class _Weights(NvImplicitGemmWrw):

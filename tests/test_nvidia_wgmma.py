@@ -231,6 +231,45 @@ def test_every_tile_by_tensor_maps(gpu, host, rng, tile, direction):
         _wgmma.limit_choices()
 
 
+PHASES = {  # of one size, in one launch
+    "3x3": conv_case(2, 96, 64, (12, 14), (3, 3), (1, 1), (2, 2)),
+    "uneven": conv_case(2, 160, 128, (15, 14), (5, 2), (3, 0), (3, 2), (2, 3)),
+    "dilation": conv_case(2, 96, 64, (12, 9), (3, 3), (3, 1), (2, 3), (3, 2)),
+    "4x4": conv_case(3, 128, 64, (6, 10), (4, 4), (1, 1), (2, 2)),
+    "groups": conv_case(2, 256, 128, (8, 6), (3, 3), (1, 1), (2, 2), groups=2),
+    "more tiles than groups": conv_case(2, 576, 64, (64, 64), (3, 3), (1, 1), (2, 2)),
+}
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("name", PHASES)
+def test_phases_of_the_stride_by_tensor_maps(gpu, host, rng, name, turned):
+    """Filters as they lie, of either order, from memory that a map takes and from other memory."""
+    if not gpu.device.info.cuda >= 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    for shift in (0, 1):
+        example = Example(PHASES[name], "float16", "channels last", rng, host, shift, copied=True)
+        if turned:
+            lens = example.desc[1].lens
+            example.desc[1] = TensorDescriptor("float16", lens, strides_of(lens, "packed"))
+        step, = are_mapped(gpu, example, 1)
+        assert {"TENSOR_MAPS=1", "INTERLEAVED=1"} <= set(step.spec.options.split())
+        check(gpu, example, 1, SOLVERS[1], rng)
+
+
+@pytest.mark.parametrize("tile", range(13))
+def test_every_tile_of_phases(gpu, host, rng, tile):
+    if not gpu.device.info.cuda >= 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    example = Example(conv_case(2, 320, 128, (8, 18), (3, 3), (1, 1), (2, 2)), "bfloat16", "channels last", rng, host)
+    try:
+        _wgmma.limit_choices(tile)
+        assert are_mapped(gpu, example, 1)
+        check(gpu, example, 1, SOLVERS[1], rng)
+    finally:
+        _wgmma.limit_choices()
+
+
 # Of contiguous pixels and 1x1 filters: images of multiples of 64 pixels, and of 8, where some blocks cross images.
 BY_IMAGE = {
     "x and w": (1, conv_case(3, 128, 192, (8, 24), (1, 1))),

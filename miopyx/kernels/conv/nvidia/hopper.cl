@@ -60,8 +60,8 @@
 #ifndef X_THROUGH_L1 /* 1: x comes through the L1, since taps share much of it */
 #define X_THROUGH_L1 0
 #endif
-#ifndef TENSOR_MAPS /* 1: one work-item copies, by maps of x and w; `reduced` and `channels` are multiples of 64, PHASES is 1,
-                     * without W_TRANSPOSED there are multiples of 32 filters, neither z nor a bias is a slice, and with
+#ifndef TENSOR_MAPS /* 1: one work-item copies, by maps of x and w; `reduced` and `channels` are multiples of 64; with
+                     * PHASES g has one tap, the lowest of all phases', and two axes; without W_TRANSPOSED there are multiples of 32 filters, neither z nor a bias is a slice, and with
                      * X_TRANSPOSED images have multiples of 64 pixels.  2, with X_TRANSPOSED, where they have multiples of 8:
                      * all work-items copy blocks of pixels in which an image ends and another one begins */
 #define TENSOR_MAPS 0
@@ -533,6 +533,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #endif
         int stage = 0, parity = 1;
 #if TENSOR_MAPS == 1
+#if PHASES > 1
+#define MAPPED_TAP MX_TAP_OF_PHASE(tap_h, tap_w, own.phase, g)
+#else
+#define MAPPED_TAP mx_tap_of(tap_d, tap_h, tap_w, &g)
+#endif
         if (item > 128 * CONSUMERS)
             copy_tile = tiles;
         bool has_filters = false;
@@ -560,19 +565,20 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                     MX_COPY_CHANNELS(at + b * BLOCK_BYTES, x_map_at, first[b], own.group * g.reduced + c, image[b],
                                      arrived);
 #else
-                MX_COPY_PIXELS(at, x_map_at, own.group * g.reduced + c, pixel, mx_tap_of(tap_d, tap_h, tap_w, &g), arrived);
+                MX_COPY_PIXELS(at, x_map_at, own.group * g.reduced + c, pixel, MAPPED_TAP, arrived);
 #endif
                 if (!has_filters) {
-                    COPY_FILTERS_BY_MAP(shared + FILTERS_AT(stage, slice), MX_TAP_IN_W(tap_d, tap_h, tap_w), c, arrived);
+                    COPY_FILTERS_BY_MAP(shared + FILTERS_AT(stage, slice),
+                                        own.phase.w_first + MX_TAP_IN_W(tap_d, tap_h, tap_w), c, arrived);
                 }
 #if TAPS_INNER
-                if (MX_NEXT_TAP(tap_d, tap_h, tap_w))
+                if (MX_NEXT_TAP(own.phase, tap_d, tap_h, tap_w))
                     c += DEPTH;
 #else
                 c += DEPTH;
                 if (c == g.reduced) {
                     c = 0;
-                    MX_NEXT_TAP(tap_d, tap_h, tap_w);
+                    MX_NEXT_TAP(own.phase, tap_d, tap_h, tap_w);
                 }
 #endif
                 if (++stage == STAGES)

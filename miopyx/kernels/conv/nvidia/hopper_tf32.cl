@@ -96,10 +96,6 @@
 /* 128 sums, two sets of 16 pixels and addresses: registers move from the warpgroup that copies. */
 #define MORE_REGISTERS (WG_ROWS * WN >= 256)
 #if TENSOR_MAPS
-static inline int mx_tap_above_lowest(int tap_h, int tap_w, const mx_nv_phase *phase, const mx_nv_conv *g)
-{
-    return (phase->first_w + tap_w * g->tap_w - g->first_w) | (phase->first_h + tap_h * g->tap_h - g->first_h) << 8;
-}
 /* As MX_MULTIPLY_SLICES has it. */
 #define WGMMA MX_JOIN(MX_WGMMA_, BF)
 #define TRANS
@@ -414,7 +410,7 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
 #if TENSOR_MAPS
                 mx_barrier_expect(bar, X_BYTES);
                 MX_COPY_PIXELS(shared + stage * STAGE_BYTES, x_map_at, own.group * g.reduced + c, pixel,
-                               mx_tap_above_lowest(tap_h, tap_w, &own.phase, &g), bar);
+                               MX_TAP_OF_PHASE(tap_h, tap_w, own.phase, g), bar);
                 c += DEPTH;
                 NEXT_TAP();
 #else

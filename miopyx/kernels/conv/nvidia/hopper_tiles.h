@@ -1,7 +1,14 @@
 /* Which tile a number of mx_nv_tiles means, and where in y its pixels and filters are.
  * Expects BP and BF, the pixels and filters of a tile, PHASES and AXES, and MERGED where there is that.  After
  * conv/nvidia/hopper.h.
+ *
+ * INTERLEAVED: the phases of a tile follow each other, so that what they share of x, and the lines of y that each writes
+ * in part, are still in the second-level cache.  A group that goes on by a number of tiles that has no divisor in common
+ * with PHASES meets all of them.
  */
+#ifndef INTERLEAVED
+#define INTERLEAVED 0
+#endif
 #ifndef MERGED
 #define MERGED 0
 #endif
@@ -13,7 +20,11 @@ typedef struct {
 
 static inline mx_nv_tile mx_tile(int tile, const mx_nv_tiles *o)
 {
+#if INTERLEAVED
+    const int rest = tile / PHASES, phase = tile - rest * PHASES;
+#else
     const int phase = PHASES > 1 ? mx_quotient(tile, o->by_tiles) : 0, rest = tile - phase * o->tiles;
+#endif
     const int above = mx_quotient(rest, o->by_across), group = mx_quotient(above, o->by_down);
     const mx_nv_tile found = {
         o->phases[phase], group, (above - group * o->down) * BP, (rest - above * o->across) * BF};

@@ -63,10 +63,10 @@ static inline int mx_tap_of(int tap_d, int tap_h, int tap_w, const mx_nv_conv *g
 /* A tap's place in a filter, and whether the next tap is the first one again. */
 #define MX_TAP_IN_W(tap_d, tap_h, tap_w) \
     (g.w_first + (tap_d) * volume.w_d + (tap_h) * g.w_h + (tap_w) * g.w_w)
-#define MX_NEXT_TAP(tap_d, tap_h, tap_w)                                                           \
-    (++(tap_w) == g.taps_w                                                                         \
-     && ((tap_w) = 0, ++(tap_h) == MX_ROW(g.taps_h))                                               \
-     && ((tap_h) = 0, ++(tap_d) == MX_DEEP(g.taps_h)) && ((tap_d) = 0, true))
+#define MX_NEXT_TAP(of, tap_d, tap_h, tap_w)                                                       \
+    (++(tap_w) == (of).taps_w                                                                      \
+     && ((tap_w) = 0, ++(tap_h) == MX_ROW((of).taps_h))                                            \
+     && ((tap_h) = 0, ++(tap_d) == MX_DEEP((of).taps_h)) && ((tap_d) = 0, true))
 /* 128 bytes of channels of the pixels from one on, at a tap. */
 #define MX_COPY_PIXELS(to, map, channel, pixel, tap, barrier_at)                                                       \
     asm volatile(MX_BOX("5d", "im2col") "[%0], [%1, {%2, %3, %4, %5, %6}], [%7], {%8, %9, %10};"                       \
@@ -86,9 +86,12 @@ static inline int mx_tap_of(int tap_d, int tap_h, int tap_w, const mx_nv_conv *g
 {
     return MX_ABOVE_LOWEST(tap_w, g->taps_w, g->tap_w) | MX_ABOVE_LOWEST(tap_h, g->taps_h, g->tap_h) << 8;
 }
+/* Where g has the lowest tap of all phases of a stride. */
+#define MX_TAP_OF_PHASE(tap_h, tap_w, phase, g) \
+    ((phase).first_w + (tap_w) * (g).tap_w - (g).first_w | ((phase).first_h + (tap_h) * (g).tap_h - (g).first_h) << 8)
 #define MX_TAP_IN_W(tap_d, tap_h, tap_w) (g.w_first + (tap_h) * g.w_h + (tap_w) * g.w_w)
-#define MX_NEXT_TAP(tap_d, tap_h, tap_w)                                                           \
-    (++(tap_w) == g.taps_w && ((tap_w) = 0, ++(tap_h) == g.taps_h) && ((tap_h) = 0, true))
+#define MX_NEXT_TAP(of, tap_d, tap_h, tap_w) \
+    (++(tap_w) == (of).taps_w && ((tap_w) = 0, ++(tap_h) == (of).taps_h) && ((tap_h) = 0, true))
 #define MX_COPY_PIXELS(to, map, channel, pixel, tap, barrier_at)                                                       \
     asm volatile(MX_BOX("4d", "im2col") "[%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8};"                                \
                  ::"r"(to), "l"(map), "r"(channel), "r"((pixel).w), "r"((pixel).h), "r"((pixel).n), "r"(barrier_at),   \

@@ -17,7 +17,7 @@ from ._common cimport (
     ALIGN, LONGEST, STEP, WGMMA_PEAK, both, deep as in_depth, divisor, has_wgmma, is_volume, mx_divisor, mx_nv_conv,
     mx_nv_volume, may_begin_early, plane_rows, set_grid, set_packed_w, set_taps, volume,
 )
-from ._tensor_maps cimport has_maps, map_channels, map_filters, map_pixels, map_result, mapped
+from ._tensor_maps cimport has_maps, map_channels, map_filters, map_pixels, map_result, mapped, reach_of
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_args.h" nogil:
     ctypedef struct mx_nv_rows:
@@ -286,7 +286,7 @@ cdef bint _shared(const mx_nv_conv* g) noexcept nogil:
 cdef int _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases,
                   bint last) noexcept:
     """What the kernel copies by tensor maps, should there be some for how x and w lie: see its TENSOR_MAPS."""
-    if (phases > 1 or p.fused.parts or r.narrow.used or r.scaled and not last or g.reduced % SLICE
+    if (phases > 1 and (g.p >> 16 or r.x_pixels or not _interleaves) or p.fused.parts or r.narrow.used or r.scaled and not last or g.reduced % SLICE
             or g.channels != g.reduced or not has_maps(dev)):
         return 0
     if r.x_pixels == 0 or both(g.p) * g.q % 64 == 0:
@@ -333,7 +333,7 @@ cdef chosen_t _choose_among(Device dev, const mx_conv_problem* p, const roles_t*
         down = up(g.pixels, CHOICES[i].pixels) // CHOICES[i].pixels * g.groups
         across = up(g.filters, CHOICES[i].filters) // CHOICES[i].filters
         stages = stages_of(&CHOICES[i], slices, r.x_pixels != 0, local_epilogue)
-        groups = min(phases * down * across, units)
+        groups = groups_of(units, phases * down * across, phases)
         if CHOICES[i].resident:
             # A group keeps its filters.
             groups = groups // across * across
@@ -480,13 +480,19 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
         X_TRANSPOSED=int(r.x_pixels != 0), X_RUN=r.x_pixels or 8, W_TRANSPOSED=int(r.w_transposed),
         LOCAL_EPILOGUE=int(local_epilogue), **_scaled(r.scaled), **axes_of(g), **_long_taps(g), **_merged(p, r, g),
         **({"PRODUCERS": producers} if producers > 1 else {}),
+        **interleaved(phases),
     )
-    cdef mx_nv_conv unphased = operands(p, r)
+    cdef mx_nv_conv unphased = operands(p, r), reach, whole_grid
     args = hopper_args(p, r, g, &unphased, phases, &CHOICES[chosen]) + _roots(r)
     cdef KernelSpec unmapped = None
     cdef int by_maps = _by_maps(dev, p, r, g, phases, last)
     if by_maps:
-        maps = _maps(p, r, g, &unphased, &CHOICES[chosen], last)
+        maps = _maps(p, r, g, phases, &unphased, &CHOICES[chosen], last)
+        if maps is not None and phases > 1:
+            reach, whole_grid = reach_of(g, phases), g[0]
+            whole_grid.first_h, whole_grid.first_w, whole_grid.taps_h, whole_grid.taps_w = (
+                reach.first_h, reach.first_w, 1, 1)
+            args = hopper_args(p, r, &whole_grid, &unphased, phases, &CHOICES[chosen], g) + _roots(r)
         if maps is not None:
             spec, unmapped = spec.defining(f"-D TENSOR_MAPS={by_maps}"), spec
             x, args = args[:1], (mapped(args[0], maps[0]), mapped(args[1], maps[1])) + args[2:]
@@ -495,29 +501,38 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
     return Step(spec, args, (best.groups * threads,), (threads,), 1, unmapped)
 
 
-cdef tuple _maps(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, const mx_nv_conv* whole,
+cdef tuple _maps(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases, const mx_nv_conv* whole,
                  const choice_t* c, bint last):
     """Maps of x and w for tiles of a choice, None where there are none."""
     cdef mx_nv_volume v
+    cdef mx_nv_conv reach, filters = g[0]
     cdef bytes x = None
     cdef int64_t image = both(g.p) * g.q
     if g.p >> 16:
         v = _volume(p, r, g, whole)
     else:
         v.x_d = v.w_d = 0
-    if not r.x_pixels:
+    if phases > 1:  # all taps of w
+        reach = reach_of(g, phases)
+        x = map_pixels(&reach, 0, c.pixels, 2)
+        filters.w_first, filters.taps_h, filters.taps_w = 0, <int> p.w.len[3], <int> p.w.len[4]
+        filters.w_h, filters.w_w = whole.w_h, whole.w_w
+    elif not r.x_pixels:
         x = map_pixels(g, v.x_d, c.pixels, 2)
     elif g.groups == 1 or g.x_g == g.reduced * g.x_c:
         x = map_channels(image, g.groups * g.reduced, g.pixels // image, g.x_c, g.x_n, SLICE, 2)
-    w = None if x is None else map_filters(g, v.w_d, r.w_transposed, last and not r.w_transposed, c.filters, 2)
+    w = None if x is None else map_filters(&filters, v.w_d, r.w_transposed, last and not r.w_transposed, c.filters, 2)
     return None if w is None else (x, w)
 
 
 cdef tuple hopper_args(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, const mx_nv_conv* whole, int phases,
-                       const choice_t* c):
-    """What conv/nvidia/hopper.cl takes for tiles of a choice: the kernel has room for the phases that there are."""
+                       const choice_t* c, const mx_nv_conv* each=NULL):
+    """What conv/nvidia/hopper.cl takes for tiles of a choice: the kernel has room for the phases that there are.
+
+    They are `each`, or g.
+    """
     cdef int64_t down = up(g.pixels, c.pixels) // c.pixels, across = up(g.filters, c.filters) // c.filters
-    cdef mx_nv_tiles order = order_of_tiles(g, phases, down, across)
+    cdef mx_nv_tiles order = order_of_tiles(g if each == NULL else each, phases, down, across)
     cdef mx_nv_volume v
     args = operand_args(r, g)
     if g.p >> 16:
@@ -549,11 +564,42 @@ cdef double time_of(const choice_t* c, const mx_nv_conv* g, int phases, int64_t 
     return time_of_rounds(each, phases, tiles, groups)
 
 
+cdef bint _interleaves = True
+
+
+def interleave_phases(bint interleaved=True):
+    """Whether the phases of a stride follow each other tile by tile; for benches."""
+    global _interleaves
+    _interleaves = interleaved
+
+
+cdef bint interleaves() noexcept nogil:
+    return _interleaves
+
+
+cdef dict interleaved(int phases):
+    """What kernels are told of the order of tiles."""
+    return {"INTERLEAVED": 1} if phases > 1 and _interleaves else {}
+
+
+cdef int64_t groups_of(int64_t units, int64_t tiles, int phases) noexcept nogil:
+    """Of work-items: as many as have a place, but so that each one meets all phases."""
+    cdef int64_t groups = min(tiles, units)
+    while _interleaves and groups < tiles and gcd(groups, phases) > 1:
+        groups -= 1
+    return groups
+
+
 cdef double time_of_rounds(const double* each, int phases, int64_t tiles, int64_t groups) noexcept nogil:
     """How long the group takes that has most to do, when groups take tiles in turn, which take `each` in a phase."""
     cdef double longest = 0, own
-    cdef int64_t group, before, after
+    cdef int64_t group, before, after, rounds
     cdef int i
+    if phases > 1 and _interleaves:
+        rounds = ceil_div(phases * tiles, groups)
+        for i in range(phases):
+            longest += each[i] * (rounds // phases + (1 if i < rounds % phases else 0))
+        return longest
     for group in range(groups):
         own, before = 0, 0
         for i in range(phases):

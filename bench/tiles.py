@@ -39,11 +39,11 @@ def layers(network: str, only: str) -> list[dict]:
         if name != network or not re.search(only, line):
             continue
         options = dict(field.split("=") for field in fields)
-        pair = {k: tuple(map(int, options.get(k, default).split("x")))
-                for k, default in (("in", ""), ("filter", ""), ("pad", "0x0"), ("stride", "1x1"), ("dilation", "1x1"))
-                if k in options or default}
-        found.append({"name": line[len(network) + 1:], "c": int(options["c"]), "k": int(options["k"]),
-                      "groups": int(options.get("groups", 1)), **pair})
+        axes = options["in"].count("x") + 1
+        each = {k: tuple(map(int, options[k].split("x"))) if k in options else (default,) * axes
+                for k, default in (("in", 0), ("filter", 1), ("pad", 0), ("stride", 1), ("dilation", 1))}
+        found.append({"name": line[len(network) + 1:], "n": int(options.get("n", 0)), "c": int(options["c"]),
+                      "k": int(options["k"]), "groups": int(options.get("groups", 1)), **each})
     return found
 
 
@@ -73,7 +73,9 @@ class Problem:
     def __init__(self, layer: dict, batch: int, layout: str, way: int, options: argparse.Namespace,
                  device: str = "cuda") -> None:
         self.way, self.layer = way, layer
-        form = torch.channels_last if layout == "nhwc" else torch.contiguous_format
+        batch = layer["n"] or batch
+        form = (torch.contiguous_format if layout != "nhwc" else
+                torch.channels_last_3d if len(layer["in"]) == 3 else torch.channels_last)
         lens = [n + 2 * p - d * (f - 1) - 1 for n, p, d, f in zip(
             layer["in"], layer["pad"], layer["dilation"], layer["filter"], strict=True)]
         out = [n // s + 1 for n, s in zip(lens, layer["stride"], strict=True)]

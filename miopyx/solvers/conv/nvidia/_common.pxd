@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 
 from miopyx._core cimport Arg, Device, Step
 from miopyx.values._types cimport mx_conv_problem, mx_tensor
-from miopyx.solvers.conv._base cimport ConvSolver
+from miopyx.solvers.conv._base cimport ConvOffer, ConvSolver
 
 cdef enum:
     ALIGN = 256
@@ -76,7 +76,20 @@ cdef str TOO_LARGE           # why a solver refuses what it may take in runs of 
 cdef str NO_ROOM
 
 
+cdef int64_t most_workspace() noexcept nogil
+cdef mx_conv_problem images_of(const mx_conv_problem* p, int64_t images) noexcept nogil
+
+
+cdef class RunsOffer(ConvOffer):
+    cdef int64_t images          # of a run
+    cdef Step at(self, Step step, int64_t first)
+
+
 cdef class _NvSolver(ConvSolver):
+    cdef bint takes_runs(self, const mx_conv_problem* p) noexcept
+    cdef RunsOffer new_runs(self)
+    cdef int64_t workspace_of_runs(self, Device dev, const mx_conv_problem* p, int64_t images) except -1
     cdef int64_t run_of_images(self, Device dev, const mx_conv_problem* p) except -1
+    cdef bint saves_workspace(self, const mx_conv_problem* p) noexcept
     cdef bint wants_much(self, Device dev, const mx_conv_problem* p) except -1
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept

@@ -38,21 +38,23 @@ def limit_elements(int64_t most=INT_LIMIT // 2):
 
 
 def limit_workspace(int64_t most=WORKSPACE):
-    """Let float32 take what needs more bytes in runs of images; for tests likewise."""
+    """Take what needs more bytes of workspace in runs of images; for tests likewise."""
     global _most_workspace
     _most_workspace = most
 
 
-cdef mx_conv_problem _images_of(const mx_conv_problem* p, int64_t images) noexcept nogil:
+cdef int64_t most_workspace() noexcept nogil:
+    return _most_workspace
+
+
+cdef mx_conv_problem images_of(const mx_conv_problem* p, int64_t images) noexcept nogil:
     cdef mx_conv_problem run = p[0]
     run.x.len[0] = run.y.len[0] = images
     return run
 
 
-cdef class _RunsOffer(ConvOffer):
+cdef class RunsOffer(ConvOffer):
     """A problem that the solver takes in equal runs of images, one after the other; the last one may be shorter."""
-
-    cdef int64_t images                      # of a run
 
     cdef Solution steps(self, tuple config):
         cdef _NvSolver solver = <_NvSolver> self.solver
@@ -62,7 +64,7 @@ cdef class _RunsOffer(ConvOffer):
         cdef int64_t first
         steps = []
         for first in range(0, p.x.len[0], self.images):
-            run = _images_of(p, min(self.images, p.x.len[0] - first))
+            run = images_of(p, min(self.images, p.x.len[0] - first))
             for step in solver.steps(self.device, &run, config).steps:
                 steps.append(self.at(step, first))
         return Solution(steps, self.workspace)
@@ -83,7 +85,7 @@ cdef class _RunsOffer(ConvOffer):
         return step.taking(step.spec, tuple(args), step.unmapped)
 
     cdef void cost_terms(self, double* terms) noexcept:
-        cdef mx_conv_problem run = _images_of(self.p, self.images)
+        cdef mx_conv_problem run = images_of(self.p, self.images)
         cdef int i
         (<_NvSolver> self.solver).cost_terms(self.device, &run, terms)
         for i in range(MOST_TERMS):
@@ -97,27 +99,38 @@ cdef class _NvSolver(ConvSolver):
 
     cdef object consider(self, Device dev, ConvProblem problem):
         cdef str why = self.refuse(dev, &problem.c)
-        cdef _RunsOffer offer
+        cdef RunsOffer offer
         cdef mx_conv_problem run
         cdef int64_t images
         if why is None and not self.wants_much(dev, &problem.c):
             return ConvSolver.consider(self, dev, problem)
-        # A sum of weights in 16 bits would be rounded, or overflow, after each run.
-        if not (why is None or why is TOO_LARGE or why is NO_ROOM) or (
-                self.direction == MX_BACKWARD_WEIGHTS and problem.c.w.type != MX_FLOAT):
+        if not (why is None or why is TOO_LARGE or why is NO_ROOM) or not self.takes_runs(&problem.c):
             return why
         images = self.run_of_images(dev, &problem.c)
         if images == 0:
             return ConvSolver.consider(self, dev, problem) if why is None else why
-        offer = _RunsOffer.__new__(_RunsOffer)
+        offer = self.new_runs()
         set_offer(offer, self, dev, problem)
         offer.images = images
-        run = _images_of(&problem.c, images)
-        offer.index, offer.workspace = self.index(dev, &run), self.workspace_bytes(dev, &run)
-        if problem.c.x.len[0] % images:
-            run = _images_of(&problem.c, problem.c.x.len[0] % images)
-            offer.workspace = max(offer.workspace, self.workspace_bytes(dev, &run))
+        run = images_of(&problem.c, images)
+        offer.index, offer.workspace = self.index(dev, &run), self.workspace_of_runs(dev, &problem.c, images)
         return offer
+
+    cdef bint takes_runs(self, const mx_conv_problem* p) noexcept:
+        """Whether runs can be added up: a sum of weights in 16 bits would be rounded, or overflow, after each."""
+        return self.direction != MX_BACKWARD_WEIGHTS or p.w.type == MX_FLOAT
+
+    cdef RunsOffer new_runs(self):
+        return RunsOffer.__new__(RunsOffer)
+
+    cdef int64_t workspace_of_runs(self, Device dev, const mx_conv_problem* p, int64_t images) except -1:
+        """Bytes that runs of so many images need."""
+        cdef mx_conv_problem run = images_of(p, images)
+        cdef int64_t space = self.workspace_bytes(dev, &run)
+        if p.x.len[0] % images:
+            run = images_of(p, p.x.len[0] % images)
+            space = max(space, self.workspace_bytes(dev, &run))
+        return space
 
     cdef int64_t run_of_images(self, Device dev, const mx_conv_problem* p) except -1:
         """Return how many images of a problem that is too large, or wants much workspace, the solver takes at once.
@@ -129,12 +142,13 @@ cdef class _NvSolver(ConvSolver):
         cdef str why = self.refuse(dev, p)
         if why is None:
             taken, space = images, self.workspace_bytes(dev, p)
-        while images > 1 and (self.wants_much(dev, &run) if why is None else why is TOO_LARGE or why is NO_ROOM):
+        while images > 1 and (self.saves_workspace(p) and space > _most_workspace if why is None else
+                              why is TOO_LARGE or why is NO_ROOM):
             images = (images + 1) // 2
-            run = _images_of(p, images)
+            run = images_of(p, images)
             why = self.refuse(dev, &run)
             if why is None:
-                less = self.workspace_bytes(dev, &run)
+                less = self.workspace_of_runs(dev, p, images)
                 if less > space // 4 * 3:
                     break  # weights or partial sums take the memory: runs would only take time
                 taken, space = images, less
@@ -142,12 +156,16 @@ cdef class _NvSolver(ConvSolver):
             return 0
         images = ceil_div(p.x.len[0], ceil_div(p.x.len[0], taken))
         rest = p.x.len[0] % images
-        run = _images_of(p, rest if rest else images)
+        run = images_of(p, rest if rest else images)
         return images if self.refuse(dev, &run) is None else 0
 
+    cdef bint saves_workspace(self, const mx_conv_problem* p) noexcept:
+        """Whether runs should be so short that their workspace is small.  16 bits take what cuDNN does."""
+        return p.w.type == MX_FLOAT
+
     cdef bint wants_much(self, Device dev, const mx_conv_problem* p) except -1:
-        """Whether a problem in float32 should be taken in runs for its workspace.  16 bits take what cuDNN does."""
-        return p.w.type == MX_FLOAT and p.x.len[0] > 1 and self.workspace_bytes(dev, p) > _most_workspace
+        """Whether a problem should be taken in runs for its workspace."""
+        return self.saves_workspace(p) and p.x.len[0] > 1 and self.workspace_bytes(dev, p) > _most_workspace
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         """In 16 bits one accumulator takes all steps; float32 adds up sums of slices of at least STEP terms."""

@@ -19,7 +19,7 @@ from ._common cimport (
 from ._int8 cimport pack_bytes
 from ._mma cimport MAX_PHASES, NvImplicitGemmBwd, NvImplicitGemmFwd, only_read, operands, roles_t
 from ._wgmma cimport (
-    at_once, axes_of, choice_t, groups_of, hopper_args, interleaved, slices_of, sort_phases, stages_of, time_of,
+    at_once, axes_of, choice_t, groups_of, hopper_args, interleaves, slices_of, sort_phases, stages_of, time_of,
 )
 
 cdef enum:
@@ -134,7 +134,7 @@ cdef int64_t _tiles(int i, const mx_nv_conv* g) noexcept nogil:
 
 cdef int64_t _groups(Device dev, int i, const mx_nv_conv* g, int phases) noexcept nogil:
     """How many groups of work-items a launch of such tiles has."""
-    return groups_of(max(1, dev.compute_units), phases * _tiles(i, g), phases)
+    return groups_of(max(1, dev.compute_units), phases * _tiles(i, g), phases, interleaves(g, phases, 1))
 
 
 cdef int _choose(Device dev, const mx_nv_conv* g, int phases) noexcept nogil:
@@ -165,7 +165,8 @@ cdef Step _multiply(Device dev, const mx_conv_problem* p, const roles_t* r, mx_n
         W_TYPE=type_token(p.w.type), Y_TYPE=type_token(result), AT_RANDOM=int(p.rounding != 0),
         VEC=vector, PIECE=vector * r.y_size, BP=c.pixels, BF=c.filters, PHASES=phases, WG_ROWS=TILES[chosen].rows,
         STAGES=stages_of(c, slices_of(g, SLICE), False, False), X_THROUGH_L1=int(taps),
-        TAPS_INNER=int(taps and g.reduced % SLICE == 0), **axes_of(g), **interleaved(phases),
+        TAPS_INNER=int(taps and g.reduced % SLICE == 0), **axes_of(g),
+        **({"INTERLEAVED": 1} if interleaves(g, phases, 1) else {}),
     )
     cdef mx_nv_conv whole = _operands_of(p, r)
     return Step(spec, hopper_args(p, r, g, &whole, phases, c) + (Arg.int64(p.rounding),),

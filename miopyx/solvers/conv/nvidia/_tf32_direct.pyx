@@ -22,8 +22,8 @@ from ._mma cimport (
 )
 from ._tf32 cimport join_of_planes, joins, make_planes, phases_of_planes, refuse_tf32
 from ._wgmma cimport (
-    GROUP_BYTES, MAX_PHASES, TILES_OF_PIXELS, WEIGHTS_TERMS, axes_of, count_tiles, float_tiles, groups_of, interleaved,
-    interleaves, is_flat, multiply_weights, mx_nv_phase, mx_nv_tiles, order_of_tiles, sort_phases, split_k_among, sum_tiles, sum_tiles_of,
+    GROUP_BYTES, MAX_PHASES, TILES_OF_PIXELS, WEIGHTS_TERMS, axes_of, count_tiles, float_tiles, groups_of, interleaves,
+    is_flat, multiply_weights, mx_nv_phase, mx_nv_tiles, order_of_tiles, sort_phases, split_k_among, sum_tiles, sum_tiles_of,
     tile_t, time_of_rounds,
 )
 from ._tensor_maps cimport (
@@ -142,6 +142,7 @@ cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, co
     cdef int64_t units = max(1, dev.compute_units), down, across, groups, stages, slices = _slices(g)
     cdef double[MAX_PHASES] each
     cdef double cost, slice
+    cdef bint interleaved = interleaves(g, phases, 4)
     cdef int i, j
     best.w_in_place = best.by_map and _w_by_map(p, r, g)
     best.vector = 4 if best.last else 2 if best.run else 1
@@ -156,7 +157,7 @@ cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, co
         down = ceil_div(g.pixels, CHOICES[i].pixels) * g.groups
         across = ceil_div(g.filters, CHOICES[i].filters)
         stages = _stages(&CHOICES[i], slices)
-        groups = groups_of(units, phases * down * across, phases)
+        groups = groups_of(units, phases * down * across, phases, interleaved)
         if CHOICES[i].resident:
             groups = groups // across * across  # a group keeps its filters
         if stages < 3 or groups == 0:
@@ -164,7 +165,7 @@ cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, co
         slice = _slice_time(&CHOICES[i], g, best.run, best.by_map)
         for j in range(phases):
             each[j] = _slices(&g[j]) * slice + (CHOICES[i].mapped_end if best.by_map else CHOICES[i].end)
-        cost = time_of_rounds(each, phases, down * across, groups)
+        cost = time_of_rounds(each, phases, down * across, groups, interleaved)
         if best.cost < 0 or cost < best.cost or i == wanted:
             best.choice, best.groups, best.stages, best.cost = i, groups, stages, cost
             best.tiles = phases * down * across
@@ -178,11 +179,6 @@ cdef bint _together(const mx_conv_problem* p, int count) noexcept nogil:
     return 1 < count <= MAX_PHASES and p.x.len[3] % p.step[1] == 0 and p.x.len[4] % p.step[2] == 0
 
 
-cdef bint _joins(const mx_conv_problem* p) noexcept nogil:
-    """Whether phases go to planes first: where they are no one launch, whose tiles fill each other's lines in the L2."""
-    return joins(p) and not (interleaves() and _together(p, <int> min(MAX_PHASES + 1, p.step[1] * p.step[2])))
-
-
 cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases, const chosen_t* best):
     """One launch; of `phases` with equal grids; w_first is where in the rounded filters each begins."""
     cdef const choice_t* c = &CHOICES[best.choice]
@@ -192,7 +188,7 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, i
         VEC=best.vector, BP=c.pixels, BF=c.filters, PHASES=phases, STAGES=best.stages,
         RESIDENT=_slices(g) if c.resident else 0, PING_PONG=c.ping_pong, X_RUN=best.run,
         WHOLE_SLICES=int(g.reduced % DEPTH == 0), **_order_of_k(best),
-        **interleaved(phases))
+        **({"INTERLEAVED": 1} if interleaves(g, phases, 4) else {}))
     cdef mx_nv_conv whole = g[0], reach
     cdef KernelSpec unmapped = None
     if best.by_map:
@@ -224,7 +220,7 @@ cdef roles_t _roles(const mx_conv_problem* p) noexcept nogil:
     # Each tap is of one phase; each phase has up to a slice more.
     r.workspace = (p.groups * _rows_of_filters(r.filters) * 4
                    * (spatial_size(&p.w) * r.channels + phases * (DEPTH - 1)))
-    if p.direction != MX_FORWARD and _joins(p):
+    if p.direction != MX_FORWARD and joins(p):
         make_planes(p, &r)
     return r
 
@@ -484,7 +480,7 @@ cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
         _count(dev, &o, terms)
 
     cdef int phases(self, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g) noexcept:
-        return phases_of_planes(p, r, g) if _joins(p) else NvImplicitGemmBwd.phases(self, p, r, g)
+        return phases_of_planes(p, r, g) if joins(p) else NvImplicitGemmBwd.phases(self, p, r, g)
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return TABLE

@@ -15,7 +15,7 @@ from ._mma cimport (
 )
 from ._common cimport (
     ALIGN, LONGEST, STEP, WGMMA_PEAK, both, deep as in_depth, divisor, has_wgmma, is_volume, mx_divisor, mx_nv_conv,
-    mx_nv_volume, may_begin_early, plane_rows, set_grid, set_packed_w, set_taps, volume,
+    RunsOffer, images_of, mx_nv_volume, may_begin_early, plane_rows, set_grid, set_packed_w, set_taps, volume,
 )
 from ._tensor_maps cimport has_maps, map_channels, map_filters, map_pixels, map_result, mapped, reach_of
 
@@ -44,6 +44,7 @@ cdef enum:
     MOST_TAPS = 15         # either way: a bit for each; or 30 of one row, see LONG_TAPS of conv/nvidia/hopper.h
     CHOICES_COUNT = 13
     SLICE = 64             # numbers of 16 bits of a slice
+    ROW_BYTES = 128        # of local memory, a slice's
     LOCAL_BYTES = 225000   # likewise for the rings of conv/nvidia/hopper_rows.cl
     CACHED = 40000000      # bytes of x and dy that the L2 keeps
 
@@ -286,7 +287,7 @@ cdef bint _shared(const mx_nv_conv* g) noexcept nogil:
 cdef int _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases,
                   bint last) noexcept:
     """What the kernel copies by tensor maps, should there be some for how x and w lie: see its TENSOR_MAPS."""
-    if (phases > 1 and (g.p >> 16 or r.x_pixels or not _interleaves) or p.fused.parts or r.narrow.used or r.scaled and not last or g.reduced % SLICE
+    if (phases > 1 and (g.p >> 16 or r.x_pixels) or p.fused.parts or r.narrow.used or r.scaled and not last or g.reduced % SLICE
             or g.channels != g.reduced or not has_maps(dev)):
         return 0
     if r.x_pixels == 0 or both(g.p) * g.q % 64 == 0:
@@ -333,7 +334,7 @@ cdef chosen_t _choose_among(Device dev, const mx_conv_problem* p, const roles_t*
         down = up(g.pixels, CHOICES[i].pixels) // CHOICES[i].pixels * g.groups
         across = up(g.filters, CHOICES[i].filters) // CHOICES[i].filters
         stages = stages_of(&CHOICES[i], slices, r.x_pixels != 0, local_epilogue)
-        groups = groups_of(units, phases * down * across, phases)
+        groups = groups_of(units, phases * down * across, phases, interleaves(g, phases, 2))
         if CHOICES[i].resident:
             # A group keeps its filters.
             groups = groups // across * across
@@ -480,7 +481,7 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
         X_TRANSPOSED=int(r.x_pixels != 0), X_RUN=r.x_pixels or 8, W_TRANSPOSED=int(r.w_transposed),
         LOCAL_EPILOGUE=int(local_epilogue), **_scaled(r.scaled), **axes_of(g), **_long_taps(g), **_merged(p, r, g),
         **({"PRODUCERS": producers} if producers > 1 else {}),
-        **interleaved(phases),
+        **({"INTERLEAVED": 1} if interleaves(g, phases, 2) else {}),
     )
     cdef mx_nv_conv unphased = operands(p, r), reach, whole_grid
     args = hopper_args(p, r, g, &unphased, phases, &CHOICES[chosen]) + _roots(r)
@@ -561,41 +562,44 @@ cdef double time_of(const choice_t* c, const mx_nv_conv* g, int phases, int64_t 
     cdef int i
     for i in range(phases):
         each[i] = slices_of(&g[i], depth) * c.slice + c.end
-    return time_of_rounds(each, phases, tiles, groups)
+    return time_of_rounds(each, phases, tiles, groups, interleaves(g, phases, ROW_BYTES // depth))
 
 
-cdef bint _interleaves = True
+cdef int64_t _most_kept = CACHED
 
 
-def interleave_phases(bint interleaved=True):
-    """Whether the phases of a stride follow each other tile by tile; for benches."""
-    global _interleaves
-    _interleaves = interleaved
+def interleave_phases(int64_t beyond=CACHED):
+    """Let phases of a stride follow each other tile by tile where x has more bytes; for tests and benches."""
+    global _most_kept
+    _most_kept = beyond
 
 
-cdef bint interleaves() noexcept nogil:
-    return _interleaves
+cdef bint interleaves(const mx_nv_conv* g, int phases, int64_t size) noexcept nogil:
+    """Whether tiles of different phases are side by side: they read the same x, which the L2 does not keep.
+
+    Else those of one phase are, which read the same w at about the same time, and the longest come first.
+    """
+    cdef int readers = 0, i
+    for i in range(phases):
+        readers += g[i].taps_h != 0
+    return readers > 1 and g.pixels // (both(g.p) * g.q) * both(g.h) * g.w * g.groups * g.reduced * size > _most_kept
 
 
-cdef dict interleaved(int phases):
-    """What kernels are told of the order of tiles."""
-    return {"INTERLEAVED": 1} if phases > 1 and _interleaves else {}
-
-
-cdef int64_t groups_of(int64_t units, int64_t tiles, int phases) noexcept nogil:
-    """Of work-items: as many as have a place, but so that each one meets all phases."""
+cdef int64_t groups_of(int64_t units, int64_t tiles, int phases, bint interleaved) noexcept nogil:
+    """Of work-items: as many as have a place, but so that each one meets all phases that are side by side."""
     cdef int64_t groups = min(tiles, units)
-    while _interleaves and groups < tiles and gcd(groups, phases) > 1:
+    while interleaved and groups < tiles and gcd(groups, phases) > 1:
         groups -= 1
     return groups
 
 
-cdef double time_of_rounds(const double* each, int phases, int64_t tiles, int64_t groups) noexcept nogil:
+cdef double time_of_rounds(const double* each, int phases, int64_t tiles, int64_t groups,
+                           bint interleaved) noexcept nogil:
     """How long the group takes that has most to do, when groups take tiles in turn, which take `each` in a phase."""
     cdef double longest = 0, own
     cdef int64_t group, before, after, rounds
     cdef int i
-    if phases > 1 and _interleaves:
+    if interleaved:
         rounds = ceil_div(phases * tiles, groups)
         for i in range(phases):
             longest += each[i] * (rounds // phases + (1 if i < rounds % phases else 0))
@@ -1145,8 +1149,87 @@ cdef void count_tiles(Device dev, const mx_conv_problem* p, const split_k_t* s, 
     t.splits = s.splits
 
 
+# A run of images of backward weights: what it multiplies, where of a filter of 1x1 with a stride its copy is, and how
+# many partial sums are before its own.
+cdef struct run_t:
+    mx_conv_problem p, read
+    split_k_t s
+    bint gathers
+    int64_t before
+
+
+cdef run_t _run_of(Device dev, const mx_conv_problem* p, int64_t images, int64_t first) noexcept:
+    """The run that begins with image `first`, of at most so many; all runs have the first one's tile, and split-K."""
+    cdef run_t o, longest
+    cdef mx_conv_problem whole = images_of(p, min(images, p.x.len[0] - first))
+    cdef split_k_t s
+    cdef int wanted = _only_tile
+    o.p = only_read(&whole)
+    o.gathers = _gathers(&o.p)
+    o.read = _gathered(&o.p) if o.gathers else o.p
+    o.before = 0
+    if first > 0:
+        longest = _run_of(dev, p, images, 0)
+        wanted, o.before = longest.s.tile, first // images * longest.s.slots
+    s = split_k_operands(&o.read, True)
+    s.by_image = s.contiguous_pixels == 8 and _fills_images(&o.read, SLICE) and has_maps(dev)
+    o.s = split_k_among(dev, &o.read, &s, _tiles_of(dev, &o.read, &s),
+                        TILES_OF_PIXELS if s.contiguous_pixels else WEIGHT_TILES,
+                        max(CACHED + 1, 2 * (elements_of(&o.read.x) + elements_of(&o.read.y))), False, wanted)
+    if first > 0:
+        o.s.partial_offset = longest.s.partial_offset
+    o.s.workspace = o.s.partial_offset + (o.before + o.s.slots) * TILES[o.s.tile].down * TILES[o.s.tile].across * 4
+    o.s.partial_offset += o.before * TILES[o.s.tile].down * TILES[o.s.tile].across * 4
+    if o.gathers:
+        o.s.x_slot = SLOT_WORKSPACE
+    return o
+
+
+cdef class _WeightRunsOffer(RunsOffer):
+    """Backward weights in 16 bits in runs of images: partial sums of all runs are kept, and added up once."""
+
+    cdef Solution steps(self, tuple config):
+        cdef const mx_conv_problem* p = self.p
+        cdef int64_t last = (p.x.len[0] - 1) // self.images * self.images, first
+        cdef run_t run = _run_of(self.device, p, self.images, last)
+        cdef int64_t copy = up(run.s.workspace, ALIGN)
+        cdef split_k_t s, whole = _run_of(self.device, p, self.images, 0).s
+        cdef mx_nv_conv g
+        cdef Step step
+        steps = []
+        for first in range(0, p.x.len[0], self.images):
+            run = _run_of(self.device, p, self.images, first)
+            s = run.s
+            own = []
+            if run.gathers:
+                s.x_offset = copy
+                own.append(_gather_pixels(self.device, &run.p, &run.p, copy))
+            own += pack_for_split_k(&run.read, &s, &g)
+            own.append(multiply_weights(self.device, &run.read, &s, &g))
+            for step in own:
+                steps.append(self.at(step, first))
+        whole.splits = last // self.images * whole.splits + s.splits
+        steps.append(sum_tiles_of(self.device, &run.read, &whole))
+        return Solution(steps, self.workspace)
+
+
 cdef class NvWgmmaWrw(NvImplicitGemmWrw):
     """Backward weights in 16 bits by wgmma: split-K or stream-K over pixels, a launch to add what is partial."""
+
+    cdef bint takes_runs(self, const mx_conv_problem* p) noexcept:
+        return True
+
+    cdef bint saves_workspace(self, const mx_conv_problem* p) noexcept:
+        return True
+
+    cdef RunsOffer new_runs(self):
+        return _WeightRunsOffer.__new__(_WeightRunsOffer)
+
+    cdef int64_t workspace_of_runs(self, Device dev, const mx_conv_problem* p, int64_t images) except -1:
+        cdef run_t run = _run_of(dev, p, images, (p.x.len[0] - 1) // images * images)
+        # The first run's copy is the longest.
+        return up(run.s.workspace, ALIGN) + (
+            images * (_packed_bytes(&run.read.x) // run.read.x.len[0] + ALIGN) if run.gathers else 0)
 
     def __cinit__(self):
         self.id, self.name, self.peak, self.volumes, self.long_rows = 1106, "NvWgmmaWrw", WGMMA_PEAK, True, True

@@ -1,9 +1,9 @@
 """Convolution of float32 on TF32, straight from the tensors, where the problem allows that.
 
-By Hopper's wgmma x is read as it lies, whatever its strides, with channels last by tensor maps; a launch rounds the
-filters and brings them into the kernel's order, unless a map does.  Backward weights read x and dy as they lie: with
-channels last by mma.sync, or by wgmma where one operand is turned in local memory; 1x1 of contiguous pixels, whose
-summed axis is then contiguous, by wgmma.
+By Hopper's wgmma x is read as it lies, whatever its strides, with channels last by tensor maps, for which it is packed
+first where that should be faster; a launch rounds the filters and brings them into the kernel's order, unless a map
+does.  Backward weights read x and dy as they lie: with channels last by mma.sync, or by wgmma where one operand is
+turned in local memory; 1x1 of contiguous pixels, whose summed axis is then contiguous, by wgmma.
 """
 
 from libc.stdint cimport int64_t
@@ -23,8 +23,8 @@ from ._mma cimport (
 from ._tf32 cimport join_of_planes, joins, make_planes, phases_of_planes, refuse_tf32
 from ._wgmma cimport (
     GROUP_BYTES, MAX_PHASES, TILES_OF_PIXELS, WEIGHTS_TERMS, axes_of, count_tiles, float_tiles, groups_of, interleaves,
-    is_flat, multiply_weights, mx_nv_phase, mx_nv_tiles, order_of_tiles, sort_phases, split_k_among, sum_tiles, sum_tiles_of,
-    tile_t, time_of_rounds,
+    is_flat, multiply_weights, mx_nv_phase, mx_nv_tiles, order_of_tiles, sort_phases, split_k_among, sum_tiles,
+    sum_tiles_of, tile_t, time_of_rounds,
 )
 from ._tensor_maps cimport (
     map_channels, map_filters, map_pixels, map_result, mapped, may_have_maps, reach_of,
@@ -402,7 +402,7 @@ cdef double _roundings(const mx_conv_problem* p, const roles_t* r) noexcept nogi
 
 
 cdef class NvWgmmaTf32Fwd(NvImplicitGemmFwd):
-    """Forward on TF32 by wgmma: implicit GEMM of x as it lies; filters that no map takes are rounded first."""
+    """Forward on TF32 by wgmma: implicit GEMM of x as it lies or packed; filters that no map takes are rounded first."""
 
     def __cinit__(self):
         self.id, self.name, self.peak, self.long_rows = 1184, "NvWgmmaTf32Fwd", 2 * WGMMA_PEAK, True

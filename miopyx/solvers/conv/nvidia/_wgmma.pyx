@@ -287,8 +287,8 @@ cdef bint _shared(const mx_nv_conv* g) noexcept nogil:
 cdef int _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases,
                   bint last) noexcept:
     """What the kernel copies by tensor maps, should there be some for how x and w lie: see its TENSOR_MAPS."""
-    if (phases > 1 and (g.p >> 16 or r.x_pixels) or p.fused.parts or r.narrow.used or r.scaled and not last or g.reduced % SLICE
-            or g.channels != g.reduced or not has_maps(dev)):
+    if (phases > 1 and (g.p >> 16 or r.x_pixels) or p.fused.parts or r.narrow.used or r.scaled and not last
+            or g.reduced % SLICE or g.channels != g.reduced or not has_maps(dev)):
         return 0
     if r.x_pixels == 0 or both(g.p) * g.q % 64 == 0:
         return 1

@@ -402,7 +402,7 @@ cdef double _roundings(const mx_conv_problem* p, const roles_t* r) noexcept nogi
 
 
 cdef class NvWgmmaTf32Fwd(NvImplicitGemmFwd):
-    """Forward on TF32 by wgmma: implicit GEMM of x as it lies or packed; filters that no map takes are rounded first."""
+    """Forward on TF32 by wgmma: implicit GEMM of x as it lies or packed; w is rounded first where no map does."""
 
     def __cinit__(self):
         self.id, self.name, self.peak, self.long_rows = 1184, "NvWgmmaTf32Fwd", 2 * WGMMA_PEAK, True

@@ -1212,6 +1212,17 @@ cdef class _WeightRunsOffer(RunsOffer):
         steps.append(sum_tiles_of(self.device, &run.read, &whole))
         return Solution(steps, self.workspace)
 
+    cdef void cost_terms(self, double* terms) noexcept:
+        cdef run_t run = _run_of(self.device, self.p, self.images, 0)
+        cdef weights_terms_t* t = <weights_terms_t*> terms
+        cdef double runs = self.p.x.len[0] / <double> self.images
+        cdef int i
+        count_weights(self.device, &run.read, &run.s, terms)
+        cdef double launches = (t.launch - 1) * ceil_div(self.p.x.len[0], self.images) + 1  # one adds up
+        for i in range(<int> (sizeof(weights_terms_t) // sizeof(double))):
+            terms[i] *= runs
+        t.launch = launches
+
 
 cdef class NvWgmmaWrw(NvImplicitGemmWrw):
     """Backward weights in 16 bits by wgmma: split-K or stream-K over pixels, a launch to add what is partial."""

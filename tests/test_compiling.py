@@ -447,3 +447,22 @@ def test_frames(rng):
 def test_a_child_is_started_as_probes_are():
     assert compiling._command()[:-1] == [probing._python(), "-P", "-W", "ignore"]
     assert Path(compiling._command()[-1]).is_file()
+
+
+def test_children_assemble_for_cuda():
+    """PTX is what they answer with; CUDA's driver has assembled it, so that its own cache has the rest."""
+    class Programs:
+        @staticmethod
+        def ptx(context, compiler, info, source, options):
+            return b"ptx of " + source + options.encode()
+
+    class Pointer:
+        int_ptr = 7
+
+    compiler = compile_child.Compiler.__new__(compile_child.Compiler)
+    compiler.programs, compiler.cuda, compiler.info = Programs, 5, None
+    compiler.context = compiler.device = Pointer
+    seen = []
+    compiler.assembled = lambda *what: seen.append(what)
+    assert compiler.answer({"options": " -D A"}, b"source") == b"ptx of source -D A"
+    assert seen == [(5, b"ptx of source -D A")]

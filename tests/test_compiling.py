@@ -18,7 +18,7 @@ from miopyx._core import KernelSpec
 from miopyx.choose import _ranking, _survey, compile_child, compiling, find
 from miopyx.choose.compiling import ahead
 from miopyx.device import probing
-from miopyx.errors import BadParmError, InvalidValueError
+from miopyx.errors import BadParmError, InvalidValueError, UnknownError
 from miopyx.problem._problem import ConvProblem
 from miopyx.runtime import _opencl, programs
 from miopyx.values import config
@@ -334,8 +334,7 @@ def test_children_end_with_their_parent(fresh):
     process = subprocess.Popen(compiling._command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     info = fresh.device.info
     compile_child.send(process.stdin, {"path": sys.path, "preload": [], "identity": programs.identity(info),
-                                  "place": [info.platform_index, info.device_index],
-                                       "cuda": info.cuda})
+                                       "place": [info.platform_index, info.device_index], "cuda": info.cuda})
     assert compile_child.receive(process.stdout) == ({"why": ""}, b"")
     process.stdin.close()
     assert process.wait(60) == 0
@@ -449,7 +448,7 @@ def test_a_child_is_started_as_probes_are():
     assert Path(compiling._command()[-1]).is_file()
 
 
-def test_children_assemble_for_cuda():
+def test_children_assemble_for_cuda(monkeypatch):
     """PTX is what they answer with; CUDA's driver has assembled it, so that its own cache has the rest."""
     class Programs:
         @staticmethod
@@ -460,9 +459,16 @@ def test_children_assemble_for_cuda():
         int_ptr = 7
 
     compiler = compile_child.Compiler.__new__(compile_child.Compiler)
-    compiler.programs, compiler.cuda, compiler.info = Programs, 5, None
+    compiler.programs, compiler.info, compiler.error = Programs, None, UnknownError
     compiler.context = compiler.device = Pointer
     seen = []
-    compiler.assembled = lambda *what: seen.append(what)
-    assert compiler.answer({"options": " -D A"}, b"source") == b"ptx of source -D A"
+
+    def assembled(*what):
+        seen.append(what)
+        raise UnknownError("no room on the card")  # who asked will see
+
+    compiler.assembled = assembled
+    for compiler.for_cuda, compiler.cuda, disabled in ((True, 5, "0"), (True, 0, "0"), (True, 5, "1")):
+        monkeypatch.setenv("CUDA_CACHE_DISABLE", disabled)
+        assert compiler.answer({"options": " -D A"}, b"source") == b"ptx of source -D A"
     assert seen == [(5, b"ptx of source -D A")]

@@ -13,10 +13,10 @@ from cases_reader import ConvCase, conv_case
 from solver_checks import Example, check, descriptors, problem_of
 
 import miopyx
-from miopyx import ConvolutionDescriptor
+from miopyx import ConvolutionDescriptor, TensorDescriptor
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
-from miopyx.solvers.conv.nvidia import _common, _small
+from miopyx.solvers.conv.nvidia import _common, _small, _tf32_direct, _wgmma
 
 # float8 has its own, in test_nvidia_float8.
 SOLVERS = [solver for solver in registry.CONV if isinstance(solver, _common._NvSolver)
@@ -115,21 +115,24 @@ WANT = [  # what is taken in runs for its workspace
     ("NvPairsBwd", "float32", conv_case(256, 128, 128, (56, 56), (3, 3), (1, 1), (2, 2))),
     ("NvPairTapsWrw", "float32", conv_case(256, 64, 64, (56, 56), (3, 3), (1, 1))),
     ("NvWgmmaWrw", "float16", conv_case(256, 3, 64, (224, 224), (7, 7), (3, 3), (2, 2))),
-    ("NvWgmmaWrw", "bfloat16", conv_case(2, 32, 32, (128, 128, 128), (3, 3, 3), (1, 1, 1))),
+    ("NvWgmmaWrw", "bfloat16", conv_case(4, 32, 64, (96, 96, 96), (3, 3, 3), (1, 1, 1))),
+    ("NvWgmmaWrw", "float16", conv_case(512, 64, 64, (224, 224), (3, 3), (1, 1))),
 ]
 
 
 @pytest.mark.parametrize(("name", "dtype", "case"), WANT)
 def test_256_mb_where_runs_help(h200, name, dtype, case):
-    """All at once these would take 392, 431, 503 and 528 MB."""
+    """All at once these would take 392 MB to 6 GB; the last has tensors of more than 2^30 elements besides."""
     device, solver = h200.device, registry.BY_NAME[name]
     asked = problem_of(case, dtype, "packed", solver.direction)
-    one = problem_of(conv_case(1, case.c, case.k, case.lens, case.filter, case.pad, case.stride), dtype, "packed",
-                     solver.direction)
-    assert solver.workspace_size(device, one) * case.n > 256 << 20
+    try:
+        _common.limit_workspace(1 << 50)
+        whole, steps = solver.workspace_size(device, asked), len(solver.solution(device, asked).steps)
+    finally:
+        _common.limit_workspace()
+    assert whole > 256 << 20
     assert solver.workspace_size(device, asked) <= 256 << 20
-    steps = len(solver.solution(device, one).steps)
-    assert len(solver.solution(device, asked).steps) >= (2 * steps if dtype == "float32" else steps + 1)
+    assert len(solver.solution(device, asked).steps) > steps
 
 
 SAVING = [  # the same with small images and as small a limit
@@ -140,6 +143,46 @@ SAVING = [  # the same with small images and as small a limit
     ("NvWgmmaWrw", "float16", conv_case(5, 64, 64, (56, 56), (1, 1), (0, 0), (2, 2))),  # pixels are gathered
     ("NvWgmmaWrw", "float16", conv_case(3, 20, 24, (9, 10, 11), (3, 3, 3), (1, 1, 1))),
 ]
+
+
+@pytest.mark.parametrize("tile", [-1, 0, 7])
+@pytest.mark.parametrize("apart", [0, 2])
+def test_runs_of_images_that_are_apart(handle, host, rng, limit, apart, tile):
+    """The last run is one image, which could be read by runs of pixels that others cannot."""
+    solver = registry.BY_NAME["NvWgmmaWrw"]
+    case = conv_case(3, 144, 256, (8, 8), (1, 1), (0, 0))
+    example = Example(case, "float16", "packed", rng, host)
+    lens, strides = example.desc[apart].lens, example.desc[apart].strides
+    example.desc[apart] = TensorDescriptor("float16", lens, (strides[0] + 1, *strides[1:]))
+    if solver.why_not(handle.device, example.problem(2)) is not None:
+        pytest.skip("needs a Hopper GPU")
+    x, w, y = elements(case)
+    limit(max(w + 1, max(x, y) * 7 // 10 + 2))
+    try:
+        _wgmma.limit_choices(weights=tile)
+        assert len(solver.solution(handle.device, example.problem(2)).steps) > 4
+        check(handle, example, 2, solver, rng)
+    finally:
+        _wgmma.limit_choices()
+
+
+@pytest.mark.parametrize("name", ["NvWgmmaTf32Fwd", "NvWgmmaTf32Bwd"])
+def test_runs_whose_x_is_packed(handle, host, rng, name):
+    solver = registry.BY_NAME[name]
+    case = conv_case(7, 32, 32, (40, 38), (3, 3), (1, 1), (2, 2))
+    example = Example(case, "float32", "packed", rng, host)
+    miopyx.miopenSetConvolutionAttribute(example.conv, "MATH_TYPE", miopyx.miopenMathDefault)
+    if solver.why_not(handle.device, example.problem(solver.direction)) is not None or handle.device.info.cuda < 0:
+        pytest.skip("needs tensor maps")
+    try:
+        _tf32_direct.pack_floats(True)
+        _common.limit_workspace(solver.workspace_size(handle.device, example.problem(solver.direction)) * 3 // 4)
+        steps = solver.solution(handle.device, example.problem(solver.direction)).steps
+        assert len([step for step in steps if step.spec.entry == "pack_floats"]) >= 2
+        check(handle, example, solver.direction, solver, rng)
+    finally:
+        _tf32_direct.pack_floats()
+        _common.limit_workspace()
 
 
 @pytest.mark.parametrize(("name", "dtype", "case"), SAVING)

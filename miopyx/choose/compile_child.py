@@ -10,6 +10,7 @@ is a job; each gets one frame in reply, whose "why" is empty where all went well
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import json
@@ -56,6 +57,7 @@ class Compiler:
         for library in wanted["preload"]:
             ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
         from miopyx.device import cuda, devices
+        from miopyx.errors import MIOpenError
         from miopyx.runtime import _cuda, _opencl, programs
 
         self.programs, self.assembled = programs, _cuda.program_from_ptx
@@ -68,10 +70,11 @@ class Compiler:
         self.info = same[0]
         self.context, self.queue = devices.open_device(same[0])
         self.device = self.queue.device
-        self.cuda = 0
+        self.for_cuda, self.cuda, self.error = wanted["cuda"] >= 0, 0, MIOpenError
         if wanted["cuda"] >= 0:
-            _cuda.load(cuda.library())
-            self.cuda = _cuda.primary_context(wanted["cuda"])
+            with contextlib.suppress(MIOpenError):  # no room for one more context: who asked assembles
+                _cuda.load(cuda.library())
+                self.cuda = _cuda.primary_context(wanted["cuda"])
 
     def answer(self, fields: dict[str, Any], source: bytes) -> bytes:
         """Do a job: build a source."""
@@ -80,12 +83,14 @@ class Compiler:
     def build(self, source: bytes, options: str) -> bytes:
         """Return the binary of a source.
 
-        CUDA's driver assembles it here, too: who asked finds that in the driver's own cache.
+        CUDA's driver assembles it here, too, if it can: who asked finds that in the driver's own cache.
         """
         what = self.context.int_ptr, self.device.int_ptr, self.info, source, options
-        if self.cuda:
+        if self.for_cuda:
             ptx: bytes = self.programs.ptx(*what)
-            self.assembled(self.cuda, ptx)
+            if self.cuda and os.environ.get("CUDA_CACHE_DISABLE", "0") == "0":
+                with contextlib.suppress(self.error):
+                    self.assembled(self.cuda, ptx)
             return ptx
         binary: bytes | None = self.programs.compiled(*what).binary()
         if binary is None:

@@ -14,7 +14,8 @@ from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_FORWARD, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport spatial_size, stride_of, sum_terms
 from ._common cimport (
-    ALIGN, CUT, LONGEST, ROUNDED, WGMMA_PEAK, divides, divisor, mx_divisor, mx_nv_conv, mx_nv_volume, set_taps, volume,
+    ALIGN, CUT, LONGEST, ROUNDED, WGMMA_PEAK, divides, divisor, most_workspace, mx_divisor, mx_nv_conv, mx_nv_volume,
+    set_taps, volume,
 )
 from ._mma cimport (
     NvImplicitGemmBwd, NvImplicitGemmFwd, NvImplicitGemmWrw, contiguous_pixels, elements_of, megabytes, mx_nv_pixels,
@@ -301,6 +302,11 @@ cdef double _microseconds(Device dev, const work_t* o) noexcept:
     return max(tiles, (x + y) / MB_A_US) + (PACK_US + 2 * x / MB_A_US if o.r.packs_x else 0)
 
 
+cdef bint _only_x(Device dev, const work_t* o) noexcept:
+    """Whether nothing of w is in the workspace."""
+    return _by_maps(dev, &o.p, &o.r, o.g, 1) and _w_by_map(&o.p, &o.r, o.g)
+
+
 cdef void _prepare(NvImplicitGemmBwd data, Device dev, const mx_conv_problem* p, work_t* o) noexcept:
     cdef mx_conv_problem read = only_read(p)
     cdef bint packs = _packs != NOWHERE and may_have_maps(dev)
@@ -311,9 +317,13 @@ cdef void _prepare(NvImplicitGemmBwd data, Device dev, const mx_conv_problem* p,
         return
     plain = _microseconds(dev, o)
     _fill(data, p, True, o)
-    packs = _by_maps(dev, &o.p, &o.r, &o.g[0], o.count if o.together else 1)
+    packs = (_by_maps(dev, &o.p, &o.r, &o.g[0], o.count if o.together else 1)
+             and o.filters + (o.r.workspace - o.filters) // o.p.x.len[0] <= most_workspace())  # in runs of images
     if not packs or _packs == WHERE_FASTER and _microseconds(dev, o) > plain:
         _fill(data, p, False, o)
+    elif _only_x(dev, o):
+        o.r.workspace -= o.r.x_offset
+        o.r.x_offset = 0
 
 
 cdef list _launches(Device dev, work_t* o, int wanted):
@@ -362,11 +372,6 @@ cdef list _launches(Device dev, work_t* o, int wanted):
 cdef int _tile_of(Device dev, const work_t* o, int wanted=-1) noexcept:
     """The tile of the first launch."""
     return _choose(dev, &o.p, &o.r, o.g, o.count if o.together else 1, wanted).choice
-
-
-cdef bint _only_x(Device dev, const work_t* o) noexcept:
-    """Whether nothing of w is in the workspace."""
-    return _by_maps(dev, &o.p, &o.r, o.g, 1) and _w_by_map(&o.p, &o.r, o.g)
 
 
 cdef void _count(Device dev, const work_t* o, double* terms) noexcept:

@@ -1149,83 +1149,101 @@ cdef void count_tiles(Device dev, const mx_conv_problem* p, const split_k_t* s, 
     t.splits = s.splits
 
 
-# A run of images of backward weights: what it multiplies, where of a filter of 1x1 with a stride its copy is, and how
-# many partial sums are before its own.
+# A run of images of backward weights: what it multiplies, by which split-K, before and after that was chosen, and where
+# of a filter of 1x1 with a stride the copy of x is.
 cdef struct run_t:
     mx_conv_problem p, read
-    split_k_t s
+    split_k_t whole, s
     bint gathers
-    int64_t before
+    int64_t set_bytes, copy                  # of partial sums, one of each; of x's copy, in the workspace
+    int64_t workspace
 
 
-cdef run_t _run_of(Device dev, const mx_conv_problem* p, int64_t images, int64_t first) noexcept:
-    """The run that begins with image `first`, of at most so many; all runs have the first one's tile, and split-K."""
-    cdef run_t o, longest
-    cdef mx_conv_problem whole = images_of(p, min(images, p.x.len[0] - first))
-    cdef split_k_t s
-    cdef int wanted = _only_tile
+cdef run_t _run_of(Device dev, const mx_conv_problem* p, int64_t images) noexcept:
+    """The first run, of so many images."""
+    cdef run_t o
+    cdef mx_conv_problem whole = images_of(p, images)
     o.p = only_read(&whole)
     o.gathers = _gathers(&o.p)
     o.read = _gathered(&o.p) if o.gathers else o.p
-    o.before = 0
-    if first > 0:
-        longest = _run_of(dev, p, images, 0)
-        wanted, o.before = longest.s.tile, first // images * longest.s.slots
-    s = split_k_operands(&o.read, True)
-    s.by_image = s.contiguous_pixels == 8 and _fills_images(&o.read, SLICE) and has_maps(dev)
-    o.s = split_k_among(dev, &o.read, &s, _tiles_of(dev, &o.read, &s),
-                        TILES_OF_PIXELS if s.contiguous_pixels else WEIGHT_TILES,
+    o.whole = split_k_operands(&o.read, True)
+    o.whole.by_image = o.whole.contiguous_pixels == 8 and _fills_images(&o.read, SLICE) and has_maps(dev)
+    _split_run(dev, &o, _only_tile)
+    o.set_bytes = o.s.tiles * TILES[o.s.tile].down * TILES[o.s.tile].across * 4
+    o.copy = up(o.s.partial_offset + (1 + o.s.splits) * o.set_bytes, ALIGN)
+    o.workspace = o.copy + (_packed_bytes(&o.read.x) if o.gathers else 0)
+    return o
+
+
+cdef void _split_run(Device dev, run_t* o, int wanted) noexcept:
+    o.s = split_k_among(dev, &o.read, &o.whole, _tiles_of(dev, &o.read, &o.whole),
+                        TILES_OF_PIXELS if o.whole.contiguous_pixels else WEIGHT_TILES,
                         max(CACHED + 1, 2 * (elements_of(&o.read.x) + elements_of(&o.read.y))), False, wanted)
-    if first > 0:
-        o.s.partial_offset = longest.s.partial_offset
-    o.s.workspace = o.s.partial_offset + (o.before + o.s.slots) * TILES[o.s.tile].down * TILES[o.s.tile].across * 4
-    o.s.partial_offset += o.before * TILES[o.s.tile].down * TILES[o.s.tile].across * 4
     if o.gathers:
-        o.s.x_slot = SLOT_WORKSPACE
+        o.s.x_slot, o.s.x_offset = SLOT_WORKSPACE, o.copy
+
+
+cdef run_t _shorter(Device dev, const mx_conv_problem* p, const run_t* first, int64_t images) noexcept:
+    """A run of no more images, which reads as the first one does, by its tile and from the same places."""
+    cdef run_t o = first[0]
+    cdef mx_conv_problem whole = images_of(p, images)
+    cdef int64_t slices
+    o.p = only_read(&whole)
+    o.read = _gathered(&o.p) if o.gathers else o.p
+    _split_run(dev, &o, first.s.tile)
+    if o.s.splits > first.s.splits:  # there is room for as many
+        slices = _slices_of(&o.read, &o.s, TILES[o.s.tile].depth)
+        o.s.split_slices = ceil_div(slices, first.s.splits)
+        o.s.splits = ceil_div(slices, o.s.split_slices)
+        o.s.groups = o.s.slots = o.s.tiles * o.s.splits
     return o
 
 
 cdef class _WeightRunsOffer(RunsOffer):
-    """Backward weights in 16 bits in runs of images: partial sums of all runs are kept, and added up once."""
+    """Backward weights in 16 bits in runs of images: partial sums of all runs are floats, and stored once."""
 
     cdef Solution steps(self, tuple config):
         cdef const mx_conv_problem* p = self.p
-        cdef int64_t last = (p.x.len[0] - 1) // self.images * self.images, first
-        cdef run_t run = _run_of(self.device, p, self.images, last)
-        cdef int64_t copy = up(run.s.workspace, ALIGN)
-        cdef split_k_t s, whole = _run_of(self.device, p, self.images, 0).s
+        cdef int64_t first
+        cdef run_t longest = _run_of(self.device, p, self.images), run
+        cdef int64_t at = longest.s.partial_offset, fours = longest.set_bytes // 16
         cdef mx_nv_conv g
         cdef Step step
         steps = []
         for first in range(0, p.x.len[0], self.images):
-            run = _run_of(self.device, p, self.images, first)
-            s = run.s
-            own = []
-            if run.gathers:
-                s.x_offset = copy
-                own.append(_gather_pixels(self.device, &run.p, &run.p, copy))
-            own += pack_for_split_k(&run.read, &s, &g)
-            own.append(multiply_weights(self.device, &run.read, &s, &g))
+            run = _shorter(self.device, p, &longest, min(self.images, p.x.len[0] - first))
+            run.s.partial_offset = at + longest.set_bytes  # behind the sum of those before
+            own = [_gather_pixels(self.device, &run.p, &run.p, run.copy)] if run.gathers else []
+            own += pack_for_split_k(&run.read, &run.s, &g)
+            own.append(multiply_weights(self.device, &run.read, &run.s, &g))
             for step in own:
                 steps.append(self.at(step, first))
-        whole.splits = last // self.images * whole.splits + s.splits
-        steps.append(sum_tiles_of(self.device, &run.read, &whole))
+            if first + self.images < p.x.len[0]:
+                steps.append(Step(
+                    KernelSpec("conv/nvidia/hopper_parts.cl", "add_parts"),
+                    (Arg.slot_of(SLOT_WORKSPACE, 4, at), Arg.int32(fours), Arg.int32(run.s.splits),
+                     Arg.int32(first == 0)), (fours,), (256,)))
+        run.s.partial_offset, run.s.splits = at, run.s.splits + 1
+        steps.append(sum_tiles_of(self.device, &run.read, &run.s))
         return Solution(steps, self.workspace)
 
     cdef void cost_terms(self, double* terms) noexcept:
-        cdef run_t run = _run_of(self.device, self.p, self.images, 0)
-        cdef weights_terms_t* t = <weights_terms_t*> terms
+        cdef run_t run = _run_of(self.device, self.p, self.images)
         cdef double runs = self.p.x.len[0] / <double> self.images
         cdef int i
         count_weights(self.device, &run.read, &run.s, terms)
-        cdef double launches = (t.launch - 1) * ceil_div(self.p.x.len[0], self.images) + 1  # one adds up
+        cdef double launches = terms[0] * ceil_div(self.p.x.len[0], self.images)
         for i in range(<int> (sizeof(weights_terms_t) // sizeof(double))):
             terms[i] *= runs
-        t.launch = launches
+        (<weights_terms_t*> terms).launch = launches
 
 
 cdef class NvWgmmaWrw(NvImplicitGemmWrw):
     """Backward weights in 16 bits by wgmma: split-K or stream-K over pixels, a launch to add what is partial."""
+
+    def __cinit__(self):
+        self.id, self.name, self.peak, self.volumes, self.long_rows = 1106, "NvWgmmaWrw", WGMMA_PEAK, True, True
+        self.cost_names = WEIGHTS_TERMS
 
     cdef bint takes_runs(self, const mx_conv_problem* p) noexcept:
         return True
@@ -1237,14 +1255,7 @@ cdef class NvWgmmaWrw(NvImplicitGemmWrw):
         return _WeightRunsOffer.__new__(_WeightRunsOffer)
 
     cdef int64_t workspace_of_runs(self, Device dev, const mx_conv_problem* p, int64_t images) except -1:
-        cdef run_t run = _run_of(dev, p, images, (p.x.len[0] - 1) // images * images)
-        # The first run's copy is the longest.
-        return up(run.s.workspace, ALIGN) + (
-            images * (_packed_bytes(&run.read.x) // run.read.x.len[0] + ALIGN) if run.gathers else 0)
-
-    def __cinit__(self):
-        self.id, self.name, self.peak, self.volumes, self.long_rows = 1106, "NvWgmmaWrw", WGMMA_PEAK, True, True
-        self.cost_names = WEIGHTS_TERMS
+        return _run_of(dev, p, images).workspace
 
     cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
         cdef mx_conv_problem read = only_read(p)

@@ -29,6 +29,7 @@ CASES = {  # images, groups, channels and filters of a group, and what else is t
     "depthwise with stride 2": grouped_case(32, 64, 1, 1, (28, 28), (5, 5), (2, 2), (2, 2)),
     "depthwise of many taps": grouped_case(32, 64, 1, 1, (28, 28), (31, 31), (15, 15)),
     "one image": grouped_case(1, 1, 64, 64, (14, 14)),
+    "3x3 in runs of images": grouped_case(256, 1, 64, 64, (112, 112)),
     "3x3x3": grouped_case(2, 1, 64, 96, (8, 14, 14), (3, 3, 3), (1, 1, 1)),
     "3x3x3 with stride 2": grouped_case(2, 1, 128, 128, (8, 14, 14), (3, 3, 3), (1, 1, 1), (2, 2, 2)),
     "3x3x3 with stride 2, 64 channels": grouped_case(2, 1, 64, 128, (8, 14, 14), (3, 3, 3), (1, 1, 1), (2, 2, 2)),

@@ -22,7 +22,7 @@ import miopyx
 from miopyx import TensorDescriptor
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
-from miopyx.solvers.conv.nvidia import _common
+from miopyx.solvers.conv.nvidia import _common, _wgmma
 
 E4M3, E5M2 = "float8_e4m3fn", "float8_e5m2"
 BYTES = (E4M3, E5M2)
@@ -184,6 +184,19 @@ def test_every_tile(gpu, host, rng, name, direction):
         want = rounded(example.truth(), types[2])
         for tile in solver.parameters(gpu.device, example.problem)[0][1]:
             same(run_tile(gpu, example, solver, tile), want, f"tile {tile}")
+
+
+@pytest.mark.parametrize("name", ["a stride to many channels", "3x3x3 with strides"])
+def test_phases_side_by_side(gpu, host, rng, name):
+    """Where the L2 does not keep what they share; exact sums."""
+    example = Example(SHAPES[name], (E4M3, E5M2, "float32"), 1, host).fill(whole(rng))
+    try:
+        _wgmma.interleave_phases(0)
+        steps = SOLVERS[1].solution(gpu.device, example.problem).steps
+        assert any("INTERLEAVED=1" in step.spec.options.split() for step in steps)
+        same(example.run(gpu, SOLVERS[1]), rounded(example.truth(), "float32"))
+    finally:
+        _wgmma.interleave_phases()
 
 
 def run_tile(gpu, example, solver, tile):

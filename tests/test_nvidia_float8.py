@@ -186,10 +186,9 @@ def test_every_tile(gpu, host, rng, name, direction):
             same(run_tile(gpu, example, solver, tile), want, f"tile {tile}")
 
 
-@pytest.mark.parametrize("name", ["a stride to many channels", "3x3x3 with strides"])
-def test_phases_side_by_side(gpu, host, rng, name):
+def test_phases_side_by_side(gpu, host, rng):
     """Where the L2 does not keep what they share; exact sums."""
-    example = Example(SHAPES[name], (E4M3, E5M2, "float32"), 1, host).fill(whole(rng))
+    example = Example(SHAPES["a stride to many channels"], (E4M3, E5M2, "float32"), 1, host).fill(whole(rng))
     try:
         _wgmma.interleave_phases(0)
         steps = SOLVERS[1].solution(gpu.device, example.problem).steps

@@ -267,7 +267,8 @@ def test_phases_of_the_stride_by_tensor_maps(gpu, host, rng, interleaved, name, 
 
 
 # Of filters above 64: pixels, filters.
-TILES_OF_PHASES = {0: (128, 256), 1: (256, 128), 2: (128, 128), 3: (128, 64), 5: (192, 256), 6: (128, 192), 7: (192, 128)}
+TILES_OF_PHASES = {0: (128, 256), 1: (256, 128), 2: (128, 128), 3: (128, 64), 5: (192, 256), 6: (128, 192),
+                   7: (192, 128)}
 
 
 @pytest.mark.parametrize("tile", TILES_OF_PHASES)

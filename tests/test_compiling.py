@@ -450,16 +450,12 @@ def test_a_child_is_started_as_probes_are():
 
 def test_children_assemble_for_cuda(monkeypatch):
     """PTX is what they answer with; CUDA's driver has assembled it, so that its own cache has the rest."""
-    class Programs:
-        @staticmethod
-        def ptx(context, compiler, info, source, options):
-            return b"ptx of " + source + options.encode()
-
     class Pointer:
         int_ptr = 7
 
     compiler = compile_child.Compiler.__new__(compile_child.Compiler)
-    compiler.programs, compiler.info, compiler.error = Programs, None, UnknownError
+    compiler.info, compiler.error = None, UnknownError
+    compiler.ptx = lambda context, compiler, info, source, options: b"ptx of " + source + options.encode()
     compiler.context = compiler.device = Pointer
     seen = []
 

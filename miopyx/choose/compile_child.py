@@ -60,7 +60,7 @@ class Compiler:
         from miopyx.errors import MIOpenError
         from miopyx.runtime import _cuda, _opencl, programs
 
-        self.programs, self.assembled = programs, _cuda.program_from_ptx
+        self.compiled, self.ptx, self.assembled = programs.compiled, programs.ptx, _cuda.program_from_ptx
         same = [info for info in devices.discover() if programs.identity(info) == wanted["identity"]]
         if not same:
             raise LookupError("a child process does not see this device")
@@ -87,12 +87,12 @@ class Compiler:
         """
         what = self.context.int_ptr, self.device.int_ptr, self.info, source, options
         if self.for_cuda:
-            ptx: bytes = self.programs.ptx(*what)
+            ptx = self.ptx(*what)
             if self.cuda and os.environ.get("CUDA_CACHE_DISABLE", "0") == "0":
                 with contextlib.suppress(self.error):
                     self.assembled(self.cuda, ptx)
             return ptx
-        binary: bytes | None = self.programs.compiled(*what).binary()
+        binary = self.compiled(*what).binary()
         if binary is None:
             raise LookupError("the driver gives no binary of a program")
         return binary

@@ -454,7 +454,7 @@ def test_children_assemble_for_cuda(monkeypatch):
         int_ptr = 7
 
     compiler = compile_child.Compiler.__new__(compile_child.Compiler)
-    compiler.info, compiler.error = None, UnknownError
+    compiler.info = None
     compiler.ptx = lambda context, compiler, info, source, options: b"ptx of " + source + options.encode()
     compiler.context = compiler.device = Pointer
     seen = []

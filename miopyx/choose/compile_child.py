@@ -70,7 +70,7 @@ class Compiler:
         self.info = same[0]
         self.context, self.queue = devices.open_device(same[0])
         self.device = self.queue.device
-        self.for_cuda, self.cuda, self.error = wanted["cuda"] >= 0, 0, MIOpenError
+        self.for_cuda, self.cuda = wanted["cuda"] >= 0, 0
         if wanted["cuda"] >= 0:
             with contextlib.suppress(MIOpenError):  # no room for one more context: who asked assembles
                 _cuda.load(cuda.library())
@@ -85,11 +85,13 @@ class Compiler:
 
         CUDA's driver assembles it here, too, if it can: who asked finds that in the driver's own cache.
         """
+        from miopyx.errors import MIOpenError
+
         what = self.context.int_ptr, self.device.int_ptr, self.info, source, options
         if self.for_cuda:
             ptx = self.ptx(*what)
             if self.cuda and os.environ.get("CUDA_CACHE_DISABLE", "0") == "0":
-                with contextlib.suppress(self.error):
+                with contextlib.suppress(MIOpenError):
                     self.assembled(self.cuda, ptx)
             return ptx
         binary = self.compiled(*what).binary()

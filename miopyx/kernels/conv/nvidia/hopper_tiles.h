@@ -2,9 +2,8 @@
  * Expects BP and BF, the pixels and filters of a tile, PHASES and AXES, and MERGED where there is that.  After
  * conv/nvidia/hopper.h.
  *
- * INTERLEAVED: the phases of a tile follow each other, so that what they share of x, and the lines of y that each writes
- * in part, are still in the second-level cache.  A group that goes on by a number of tiles that has no divisor in common
- * with PHASES meets all of them.
+ * INTERLEAVED: the phases of a tile follow each other, so that what they share of x is still in the second-level cache.  A
+ * group that goes on by a number of tiles that has no divisor in common with PHASES meets all of them.
  */
 #ifndef INTERLEAVED
 #define INTERLEAVED 0

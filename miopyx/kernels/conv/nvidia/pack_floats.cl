@@ -1,7 +1,7 @@
 /* Floats of any strides to channels last, which tensor maps copy: to[pixel][channel], multiples of 32 channels.
  *
  * A work-group transposes a tile of 128 pixels x 32 channels in local memory: it reads neighbouring pixels of a channel
- * and writes 16 bytes of a pixel's channels a work-item.  Rows of 33 floats: nobody's bank conflicts.
+ * and writes 16 bytes of a pixel's channels a work-item.  Rows of 33 floats: no bank conflicts.
  *
  * Grid: one axis, local 256, global 256 * ceil(pixels / 128) * blocks; blocks are of 32 channels.
  * Bound by memory.

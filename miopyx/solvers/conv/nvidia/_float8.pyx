@@ -19,7 +19,8 @@ from ._common cimport (
 from ._int8 cimport pack_bytes
 from ._mma cimport MAX_PHASES, NvImplicitGemmBwd, NvImplicitGemmFwd, only_read, operands, roles_t
 from ._wgmma cimport (
-    at_once, axes_of, choice_t, groups_of, hopper_args, interleaves, slices_of, sort_phases, stages_of, time_of,
+    at_once, axes_of, choice_t, groups_of, hopper_args, interleaved_of, interleaves, slices_of, sort_phases, stages_of,
+    time_of,
 )
 
 cdef enum:
@@ -166,7 +167,7 @@ cdef Step _multiply(Device dev, const mx_conv_problem* p, const roles_t* r, mx_n
         VEC=vector, PIECE=vector * r.y_size, BP=c.pixels, BF=c.filters, PHASES=phases, WG_ROWS=TILES[chosen].rows,
         STAGES=stages_of(c, slices_of(g, SLICE), False, False), X_THROUGH_L1=int(taps),
         TAPS_INNER=int(taps and g.reduced % SLICE == 0), **axes_of(g),
-        **({"INTERLEAVED": 1} if interleaves(g, phases, 1) else {}),
+        **interleaved_of(g, phases, 1),
     )
     cdef mx_nv_conv whole = _operands_of(p, r)
     return Step(spec, hopper_args(p, r, g, &whole, phases, c) + (Arg.int64(p.rounding),),

@@ -23,9 +23,9 @@ from ._mma cimport (
 )
 from ._tf32 cimport join_of_planes, joins, make_planes, phases_of_planes, refuse_tf32
 from ._wgmma cimport (
-    GROUP_BYTES, MAX_PHASES, TILES_OF_PIXELS, WEIGHTS_TERMS, axes_of, count_tiles, float_tiles, groups_of, interleaves,
-    is_flat, multiply_weights, mx_nv_phase, mx_nv_tiles, order_of_tiles, sort_phases, split_k_among, sum_tiles,
-    sum_tiles_of, tile_t, time_of_rounds,
+    GROUP_BYTES, MAX_PHASES, TILES_OF_PIXELS, WEIGHTS_TERMS, axes_of, count_tiles, float_tiles, groups_of,
+    interleaved_of, interleaves, is_flat, multiply_weights, mx_nv_phase, mx_nv_tiles, order_of_tiles, sort_phases,
+    split_k_among, sum_tiles, sum_tiles_of, tile_t, time_of_rounds,
 )
 from ._tensor_maps cimport (
     map_channels, map_filters, map_pixels, map_result, mapped, may_have_maps, reach_of,
@@ -189,7 +189,7 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, i
         VEC=best.vector, BP=c.pixels, BF=c.filters, PHASES=phases, STAGES=best.stages,
         RESIDENT=_slices(g) if c.resident else 0, PING_PONG=c.ping_pong, X_RUN=best.run,
         WHOLE_SLICES=int(g.reduced % DEPTH == 0), **_order_of_k(best),
-        **({"INTERLEAVED": 1} if interleaves(g, phases, 4) else {}))
+        **interleaved_of(g, phases, 4))
     cdef mx_nv_conv whole = g[0], reach
     cdef KernelSpec unmapped = None
     if best.by_map:
@@ -250,29 +250,22 @@ cdef Step _packing(const roles_t* r):
                 (ceil_div(x.len[0] * image, PACKED_PIXELS) * blocks * PACK_ITEMS,), (PACK_ITEMS,))
 
 
-# Forward or backward data as launches take it: r points to p; g has each phase of the stride, as `sorted` where they
-# are one launch.
+# Forward or backward data as launches take it: r points to p; g has each phase of the stride, of which `at_once`, one
+# or all, are a launch.
 cdef struct work_t:
     mx_conv_problem p
     roles_t r
-    int count
-    bint together
+    int count, at_once
     int64_t filters, planes  # bytes of the workspace
     mx_nv_conv[MAX_PHASES] g
 
-# Whether x is packed: where that should take less time, or, for tests, wherever it can be, or nowhere.
-cdef enum:
-    WHERE_FASTER
-    EVERYWHERE
-    NOWHERE
-
-cdef int _packs = WHERE_FASTER
+cdef bint _packs_always = False
 
 
-def pack_floats(where=None):
-    """Bring x to channels last first: everywhere (True), nowhere (False), where that should be faster (None)."""
-    global _packs
-    _packs = WHERE_FASTER if where is None else EVERYWHERE if where else NOWHERE
+def pack_floats(bint always=False):
+    """Pack x wherever that can be, not only where it should be faster; for tests and benches."""
+    global _packs_always
+    _packs_always = always
 
 
 cdef void _fill(NvImplicitGemmBwd data, const mx_conv_problem* p, bint packs, work_t* o) noexcept:
@@ -288,8 +281,8 @@ cdef void _fill(NvImplicitGemmBwd data, const mx_conv_problem* p, bint packs, wo
         set_taps(&o.g[0], &o.p)
     else:
         o.count = data.phases(&o.p, &o.r, o.g)
-    o.together = _together(&o.p, o.count)
-    if o.together:
+    o.at_once = o.count if _together(&o.p, o.count) else 1
+    if o.at_once > 1:
         sort_phases(o.g, o.count)
 
 
@@ -297,8 +290,8 @@ cdef double _microseconds(Device dev, const work_t* o) noexcept:
     """What should bound it: tiles, or bytes; and packing."""
     cdef double x = megabytes(o.r.x), y = megabytes(o.r.y), tiles = 0
     cdef int i
-    for i in range(1 if o.together else o.count):
-        tiles += _choose(dev, &o.p, &o.r, &o.g[i], o.count if o.together else 1).cost
+    for i in range(o.count // o.at_once):
+        tiles += _choose(dev, &o.p, &o.r, &o.g[i], o.at_once).cost
     return max(tiles, (x + y) / MB_A_US) + (PACK_US + 2 * x / MB_A_US if o.r.packs_x else 0)
 
 
@@ -308,22 +301,25 @@ cdef bint _only_x(Device dev, const work_t* o) noexcept:
 
 
 cdef void _prepare(NvImplicitGemmBwd data, Device dev, const mx_conv_problem* p, work_t* o) noexcept:
+    """Fill `o`, with x packed where maps then take it, an image has room, and it should take less time."""
     cdef mx_conv_problem read = only_read(p)
-    cdef bint packs = _packs != NOWHERE and may_have_maps(dev)
-    cdef double plain
-    p = &read
-    _fill(data, p, False, o)
-    if not packs or _run_of(&o.p, &o.r) == 0 or o.r.channels % DEPTH:
+    cdef double in_place
+    _fill(data, &read, False, o)
+    if not may_have_maps(dev) or _run_of(&o.p, &o.r) == 0 or o.r.channels % DEPTH:
         return
-    plain = _microseconds(dev, o)
-    _fill(data, p, True, o)
-    packs = (_by_maps(dev, &o.p, &o.r, &o.g[0], o.count if o.together else 1)
-             and o.filters + (o.r.workspace - o.filters) // o.p.x.len[0] <= most_workspace())  # in runs of images
-    if not packs or _packs == WHERE_FASTER and _microseconds(dev, o) > plain:
-        _fill(data, p, False, o)
+    in_place = _microseconds(dev, o)
+    _fill(data, &read, True, o)
+    if not (_by_maps(dev, &o.p, &o.r, o.g, o.at_once)
+            and o.filters + (o.r.workspace - o.filters) // o.p.x.len[0] <= most_workspace()
+            and (_packs_always or _microseconds(dev, o) <= in_place)):
+        _fill(data, &read, False, o)
     elif _only_x(dev, o):
         o.r.workspace -= o.r.x_offset
         o.r.x_offset = 0
+
+
+cdef int64_t _workspace(Device dev, const work_t* o) noexcept:
+    return o.r.workspace if o.r.packs_x or not _only_x(dev, o) else 0
 
 
 cdef list _launches(Device dev, work_t* o, int wanted):
@@ -331,7 +327,7 @@ cdef list _launches(Device dev, work_t* o, int wanted):
     cdef const mx_conv_problem* p = &o.p
     cdef const roles_t* r = &o.r
     cdef mx_nv_conv* g = o.g
-    cdef int count = o.count, at_once = o.count if o.together else 1, launches = o.count // at_once, i, filters
+    cdef int count = o.count, at_once = o.at_once, launches = count // at_once, i, filters
     cdef mx_nv_tf32_filters f
     cdef chosen_t[MAX_PHASES] best
     cdef int64_t to = 0, blocks
@@ -371,13 +367,13 @@ cdef list _launches(Device dev, work_t* o, int wanted):
 
 cdef int _tile_of(Device dev, const work_t* o, int wanted=-1) noexcept:
     """The tile of the first launch."""
-    return _choose(dev, &o.p, &o.r, o.g, o.count if o.together else 1, wanted).choice
+    return _choose(dev, &o.p, &o.r, o.g, o.at_once, wanted).choice
 
 
 cdef void _count(Device dev, const work_t* o, double* terms) noexcept:
     cdef terms_t* t = <terms_t*> terms
     cdef const mx_nv_conv* g
-    cdef int at_once = o.count if o.together else 1, i
+    cdef int at_once = o.at_once, i
     cdef chosen_t best
     if not _only_x(dev, o):
         t.launch = 1
@@ -448,12 +444,12 @@ cdef class NvWgmmaTf32Fwd(NvImplicitGemmFwd):
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef work_t o
         _prepare(None, dev, p, &o)
-        return Solution(_launches(dev, &o, config[0] if config else -1), self.workspace_bytes(dev, p))
+        return Solution(_launches(dev, &o, config[0] if config else -1), _workspace(dev, &o))
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef work_t o
         _prepare(None, dev, p, &o)
-        return o.r.workspace if o.r.packs_x or not _only_x(dev, &o) else 0
+        return _workspace(dev, &o)
 
 
 cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
@@ -503,12 +499,12 @@ cdef class NvWgmmaTf32Bwd(NvImplicitGemmBwd):
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef work_t o
         _prepare(self, dev, p, &o)
-        return Solution(_launches(dev, &o, config[0] if config else -1), o.r.workspace)
+        return Solution(_launches(dev, &o, config[0] if config else -1), _workspace(dev, &o))
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef work_t o
         _prepare(self, dev, p, &o)
-        return o.r.workspace
+        return _workspace(dev, &o)
 
 
 cdef class _Weights(NvImplicitGemmWrw):

@@ -60,6 +60,7 @@ cdef Step multiply_weights(Device dev, const mx_conv_problem* p, const split_k_t
 cdef Step sum_tiles_of(Device dev, const mx_conv_problem* p, const split_k_t* s)
 cdef mx_nv_tiles order_of_tiles(const mx_nv_conv* g, int phases, int64_t down, int64_t across) noexcept nogil
 cdef bint interleaves(const mx_nv_conv* g, int phases, int64_t size) noexcept nogil
+cdef dict interleaved_of(const mx_nv_conv* g, int phases, int64_t size)
 cdef int64_t groups_of(int64_t units, int64_t tiles, int phases, bint interleaved) noexcept nogil
 cdef double time_of_rounds(const double* each, int phases, int64_t tiles, int64_t groups,
                            bint interleaved) noexcept nogil

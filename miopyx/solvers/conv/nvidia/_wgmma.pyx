@@ -481,7 +481,7 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
         X_TRANSPOSED=int(r.x_pixels != 0), X_RUN=r.x_pixels or 8, W_TRANSPOSED=int(r.w_transposed),
         LOCAL_EPILOGUE=int(local_epilogue), **_scaled(r.scaled), **axes_of(g), **_long_taps(g), **_merged(p, r, g),
         **({"PRODUCERS": producers} if producers > 1 else {}),
-        **({"INTERLEAVED": 1} if interleaves(g, phases, 2) else {}),
+        **interleaved_of(g, phases, 2),
     )
     cdef mx_nv_conv unphased = operands(p, r), reach, whole_grid
     args = hopper_args(p, r, g, &unphased, phases, &CHOICES[chosen]) + _roots(r)
@@ -583,6 +583,11 @@ cdef bint interleaves(const mx_nv_conv* g, int phases, int64_t size) noexcept no
     for i in range(phases):
         readers += g[i].taps_h != 0
     return readers > 1 and g.pixels // (both(g.p) * g.q) * both(g.h) * g.w * g.groups * g.reduced * size > _most_kept
+
+
+cdef dict interleaved_of(const mx_nv_conv* g, int phases, int64_t size):
+    """What kernels are told of it."""
+    return {"INTERLEAVED": 1} if interleaves(g, phases, size) else {}
 
 
 cdef int64_t groups_of(int64_t units, int64_t tiles, int phases, bint interleaved) noexcept nogil:
@@ -1229,13 +1234,14 @@ cdef class _WeightRunsOffer(RunsOffer):
 
     cdef void cost_terms(self, double* terms) noexcept:
         cdef run_t run = _run_of(self.device, self.p, self.images)
+        cdef weights_terms_t* t = <weights_terms_t*> terms
         cdef double runs = self.p.x.len[0] / <double> self.images
         cdef int i
         count_weights(self.device, &run.read, &run.s, terms)
-        cdef double launches = terms[0] * ceil_div(self.p.x.len[0], self.images)
+        cdef double launches = t.launch * ceil_div(self.p.x.len[0], self.images)
         for i in range(<int> (sizeof(weights_terms_t) // sizeof(double))):
             terms[i] *= runs
-        (<weights_terms_t*> terms).launch = launches
+        t.launch = launches
 
 
 cdef class NvWgmmaWrw(NvImplicitGemmWrw):

@@ -13,6 +13,9 @@
  *   ring: | unit | unit | unit | unit |      KEPT 0: a tile's units one after the other, each for its own taps
  *          o - 1    o     o + 1  o + 2       KEPT 1: the next tile has all of them but the first, and a new one
  *
+ * WIDE 0: rows of the product are positions, 64 of them a consumer, columns filters.  WIDE 128 or 256: rows are 64
+ * filters, columns so many positions of a consumer, BP / WIDE consumers.
+ *
  * Grid: one axis, local THREADS, global THREADS * ceil(tiles / group_tiles).
  * Without CHUNKS a position is a row of CHANNELS, of which `reduced` are copied, and the chunks of 16 bytes that share
  * 128 bytes, or 1024 of 64 channels, are swizzled as wgmma wants it (MX_SWIZZLED).  With CHUNKS x is a packed copy
@@ -20,9 +23,10 @@
  * channels, and CHUNKS of them, `tap_w` positions from one to the next, are the taps of a row.
  * X_IN_REGISTERS: consumers bring rows of x into registers, since as matrices of local memory those that begin at no
  * multiple of eight take longer.
- * Local memory: a ring of BLOCKS of x, or STAGES units, and all of w.  Two mbarriers a block or unit, full and empty.
+ * Local memory: a ring of BLOCKS of x, or STAGES units, and all of w or, with W_STAGES, a ring of so many taps of it,
+ * which come anew for each tile.  Two mbarriers a block, unit or tap, full and empty.
  * Bound by: reading x once from memory, and storing y; with many taps by local memory, of which a product of 64 x 64
- * reads 4 KB in 32 clocks, of 64 x 32 3 KB in 16.
+ * reads 4 KB in 32 clocks, of 64 x 32 3 KB in 16, of 64 x 256 10 KB in 128.
  */
 #ifndef X_TYPE
 #define X_TYPE half
@@ -36,8 +40,14 @@
 #ifndef CHANNELS /* 16, 32 or 64 */
 #define CHANNELS 64
 #endif
-#ifndef BP /* multiples of 64; 256 without UNIT */
+#ifndef BP /* multiples of 64, and of WIDE */
 #define BP 256
+#endif
+#ifndef WIDE /* with 64 filters, without CHUNKS and SCALED */
+#define WIDE 0
+#endif
+#ifndef W_STAGES /* with WIDE and 64 channels */
+#define W_STAGES 0
 #endif
 #ifndef UNIT /* blocks of a unit */
 #define UNIT 0
@@ -46,7 +56,7 @@
 #define KEPT 0
 #endif
 #ifndef X_IN_REGISTERS /* not with CHUNKS; 64 channels would need more registers than 640 work-items have */
-#define X_IN_REGISTERS (UNIT && CHANNELS < 64)
+#define X_IN_REGISTERS (UNIT && CHANNELS < 64 && !WIDE)
 #endif
 #ifndef STAGES /* units of the ring; with KEPT more than a tile has */
 #define STAGES 2
@@ -63,8 +73,11 @@
 #ifndef W_TRANSPOSED /* 1: w_k leads from one channel to the next, filters are contiguous; with BF 32 turned here */
 #define W_TRANSPOSED 0
 #endif
-#ifndef VEC
+#ifndef VEC /* 1 with WIDE */
 #define VEC 1
+#endif
+#ifndef FILTERS_AT_ONCE /* with WIDE: 1, 2, 4 or 8 filters of y are stored at once */
+#define FILTERS_AT_ONCE 1
 #endif
 #ifndef SCALED /* as in conv/nvidia/hopper.cl */
 #define SCALED 0
@@ -79,15 +92,20 @@
 #include "conv/nvidia/hopper_args.h"
 #include "conv/nvidia/wgmma.h"
 
-#define CONSUMERS (BP / 64)
+#define CONSUMERS (WIDE ? BP / WIDE : BP / 64)
+#define OWN_POSITIONS (BP / CONSUMERS)
 #define THREADS (128 * CONSUMERS + 128)
+#if WIDE
+#define WGMMA MX_JOIN(MX_WGMMA_, WIDE)
+#else
 #define WGMMA MX_JOIN(MX_WGMMA_, BF)
+#endif
 #if CHUNKS
 #define POSITION_BYTES 16
 #define MIRRORED 2 /* blocks that are repeated behind the ring: a product's rows may begin in its last block */
 #else
 #define POSITION_BYTES (2 * CHANNELS)
-#define MIRRORED 1
+#define MIRRORED (OWN_POSITIONS / 64)
 #define POSITION_CHUNKS (CHANNELS / 8)
 #define MX_SWIZZLED(chunk, row) ((chunk) ^ ((row) * POSITION_BYTES >> 7 & POSITION_CHUNKS - 1)) /* of aligned rows */
 #define ROWS_AT_ONCE (128 / POSITION_CHUNKS)
@@ -108,11 +126,12 @@
 #define W_IN_PLACE (W_TRANSPOSED && BF == 64) /* rows are channels */
 #if W_IN_PLACE
 #define TRANS_W "1"
-#define B_STEP (16 * ROW_BYTES) /* bytes to the next 16 numbers of the reduced axis */
+#define W_STEP (16 * ROW_BYTES) /* bytes to the next 16 numbers of the reduced axis */
 #else
 #define TRANS_W "0"
-#define B_STEP 32
+#define W_STEP 32
 #endif
+#define W_SLICES (W_STAGES ? W_STAGES : DEPTHS) /* in local memory */
 
 static inline int mx_pixel_in_y(int m, const mx_nv_rows *g)
 {
@@ -132,17 +151,25 @@ static inline int mx_filter_in_y(int k, const mx_nv_rows *g)
     return k < g->conv.filters ? k * g->conv.y_c : -1;
 }
 
+#if WIDE
+#define CHANNELS_LAST 0 /* rows of the product are no pixels */
+#define WN WIDE
+#else
 #define CHANNELS_LAST 1
 #define WN BF
+#endif
 #define WG_ROWS 1
 #define MX_PROBLEM mx_nv_rows
 #define MX_CONV(problem) (&(problem)->conv)
-#define PERMUTE_FILTERS (!W_IN_PLACE && !LOCAL_EPILOGUE)
+#define PERMUTE_FILTERS (!WIDE && !W_IN_PLACE && !LOCAL_EPILOGUE)
 #define COLUMNS_IN_LOCAL 1
 #define COLUMNS_AS_FLOATS 0
 #include "conv/nvidia/hopper_store.h"
 #if LOCAL_EPILOGUE
 #include "conv/nvidia/hopper_runs.h"
+#define ALL_RUN_BYTES ((WIDE ? 4 : 1) * CONSUMERS * RUN_BYTES)
+#elif WIDE
+#include "conv/nvidia/hopper_turned.h"
 #endif
 
 #if !CHUNKS
@@ -194,6 +221,50 @@ static inline void mx_copy_block(uint to, __global const ushort *x, const int *f
 }
 #endif
 
+#if W_STAGES
+/* What a work-item copies of a tap of w: a chunk of rows 16 apart, from the first of which `rows` are left. */
+typedef struct {
+    __global const ushort *from;
+    uint to, full;
+    int rows, slot, parity;
+} mx_w_copies;
+
+static inline mx_w_copies mx_begin_w(__global const ushort *w, uint shared, uint full, int item, const mx_nv_rows *g)
+{
+    const int chunk = item & 7, row = item >> 3;
+    const int rows = W_TRANSPOSED ? g->conv.reduced : g->conv.filters;
+    const int left = chunk * 8 < (W_TRANSPOSED ? g->conv.filters : g->conv.reduced) ? max(rows - row, 0) : 0;
+    const mx_w_copies own = {w + (left > 0 ? row * g->conv.w_k + chunk * 8 : 0),
+                             shared + row * ROW_BYTES + ((chunk ^ (row & 7)) << 4), full, left, 0, 1};
+    return own;
+}
+
+static inline void mx_copy_taps(mx_w_copies *own, __local const mx_tap *taps, int tap, int end, bool aligned,
+                                const mx_nv_rows *g)
+{
+#pragma unroll 1
+    for (; tap < end; tap++) {
+        __global const ushort *from = own->from + taps[tap].w;
+        const uint to = own->to + own->slot * W_BYTES, full = own->full + 8 * own->slot;
+        mx_barrier_wait(full + 8 * W_STAGES, own->parity);
+#pragma unroll
+        for (int i = 0; i < 64; i += 16) {
+            const bool valid = i < own->rows;
+            if (aligned)
+                MX_COPY16(to + i * ROW_BYTES, from + (valid ? i * g->conv.w_k : 0), valid);
+            else
+                mx_copy_halves(to + i * ROW_BYTES, from + (valid ? i * g->conv.w_k : 0), valid);
+        }
+        if (aligned)
+            mx_barrier_arrive_copied(full);
+        else
+            mx_barrier_arrive(full);
+        if (++own->slot == W_STAGES)
+            own->slot = 0, own->parity ^= 1;
+    }
+}
+#endif
+
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper_rows(
     __global const ushort *restrict X, long x_offset, __global const ushort *restrict W, long w_offset,
     __global MX_STORED *restrict Y, long y_offset, const mx_nv_rows g, const float alpha, const float beta
@@ -204,13 +275,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 {
     EPILOGUE_BEGIN(Y, y_offset);
     __local uint4 ring[RING_BYTES / 16] __attribute__((aligned(1024)));
-    __local uint4 filters[DEPTHS * W_BYTES / 16] __attribute__((aligned(1024)));
-    __local ulong barriers[2 * SLOTS]; /* full, empty */
+    __local uint4 filters[W_SLICES * W_BYTES / 16] __attribute__((aligned(1024)));
+    __local ulong barriers[2 * SLOTS + 2 * W_STAGES]; /* full, empty; likewise of w */
 #if !CHUNKS
     __local mx_tap taps[TAPS];
 #endif
 #if LOCAL_EPILOGUE
-    __local uint4 runs[CONSUMERS * RUN_BYTES / 16] __attribute__((aligned(1024)));
+    __local uint4 runs[ALL_RUN_BYTES / 16] __attribute__((aligned(1024)));
 #endif
 #if SCALE_COLUMNS && HAS_COLUMNS
     __local uint4 columns[COLUMN_BYTES * WN / 16];
@@ -220,6 +291,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     const int first = get_group_id(0) * g.group_tiles, count = min(g.group_tiles, g.tiles - first);
     const uint shared = mx_shared(ring), w_shared = mx_shared(filters);
     const uint full = mx_shared(barriers), empty = full + 8 * SLOTS;
+#if W_STAGES
+    const uint w_full = empty + 8 * SLOTS, w_empty = w_full + 8 * W_STAGES;
+#endif
 #if CHUNKS
     const int taps_all = g.conv.taps_h;
 #else
@@ -239,8 +313,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #define MX_ROOTS
 #endif
     const bool x_aligned = ((ulong)X & 15) == 0, w_aligned = ((ulong)W & 15) == 0;
-    if (item == 0)
+    if (item == 0) {
         mx_ring_begin(full, SLOTS, 128, 4 * CONSUMERS);
+#if W_STAGES
+        mx_ring_begin(w_full, W_STAGES, 128, 4 * CONSUMERS);
+#endif
+    }
 #if SCALE_COLUMNS && HAS_COLUMNS
     mx_put_columns(columns_at, 0, 0, WN, g.conv.filters, item, THREADS, EPILOGUE_ARGS);
 #endif
@@ -249,6 +327,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         taps[item] = mx_tap_of(item, &g);
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
+#if !W_STAGES
     for (int i = item; i < DEPTHS * W_BYTES / 16; i += THREADS) {
 #if W_TURNED /* neighbours have neighbouring filters */
         const int row = i % BF, chunk = i / BF & 7, depth = i / (8 * BF);
@@ -284,8 +363,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
     MX_WAIT(0);
     MX_WG_PUBLISH();
     barrier(CLK_LOCAL_MEM_FENCE);
+#endif
 
     if (role == CONSUMERS) {
+#if WIDE == 256 /* more than 128 sums, of 384 work-items with 168 registers each */
+        MX_WG_FEWER(56);
+#endif
         int slot = 0, parity = 1;
 #if CHUNKS
         const int plane = (item & 127) >> 6, row = item & 63;
@@ -297,12 +380,23 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         X += has_chunk ? chunk * 8 : 0;
 #endif
         const int image = g.rows * g.pitch;
+#if W_STAGES
+        mx_w_copies w = mx_begin_w(W, w_shared, w_full, item & 127, &g);
+        /* The taps of a unit, or tile, before and behind which the next x is copied: while its room comes free these are
+         * multiplied. */
+        const int taps_each = UNIT ? g.conv.taps_h * g.conv.taps_w : taps_all, ahead = min(W_STAGES - 1, taps_each - 1);
+#endif
 #if UNIT
+        int before = -1; /* the first tap of the unit before */
         for (int tile = 0; tile < count; tile++) {
             const int column = mx_quotient(first + tile, g.by_planes), o = first + tile - column * g.planes;
             for (int unit = KEPT && tile > 0 && o > 0 ? g.taps_d - 1 : 0; unit < g.taps_d; unit++) {
                 const int d = o * g.step_d + g.first_d + unit * g.tap_d;
                 const bool inside = has_chunk && d >= 0 && d < g.d;
+#if W_STAGES
+                if (before >= 0)
+                    mx_copy_taps(&w, taps, before, before + ahead, w_aligned, &g);
+#endif
                 mx_barrier_wait(empty + 8 * slot, parity);
 #pragma unroll 1
                 for (int block = 0; block < UNIT; block++) {
@@ -317,11 +411,26 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                     mx_barrier_arrive(full + 8 * slot);
                 if (++slot == STAGES)
                     slot = 0, parity ^= 1;
+#if W_STAGES
+                if (before >= 0)
+                    mx_copy_taps(&w, taps, before + ahead, before + taps_each, w_aligned, &g);
+                before = unit * taps_each;
+#endif
             }
         }
+#if W_STAGES
+        mx_copy_taps(&w, taps, before, before + taps_each, w_aligned, &g);
+#endif
 #else
-        int position = first * BP + g.low + image + row;
-        for (int block = 0; block < blocks; block++) {
+        int position = first * BP + g.low + image + row, block = 0;
+#if W_STAGES
+        for (int tile = 0; tile < count; tile++) {
+        mx_copy_taps(&w, taps, 0, ahead, w_aligned, &g);
+        const int room = min(blocks, tile * (BP / 64) + BLOCKS); /* once the tile before is done */
+#else
+        const int room = blocks;
+#endif
+        for (; block < room; block++) {
 #if CHUNKS
             const int n = mx_quotient(position, g.conv.by_image), rest = position - n * image;
             const bool valid = n >= 1 && n <= g.images;
@@ -350,28 +459,39 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             if (++slot == BLOCKS)
                 slot = 0, parity ^= 1;
         }
+#if W_STAGES
+        mx_copy_taps(&w, taps, ahead, taps_all, w_aligned, &g);
+        }
+#endif
 #endif
     } else {
+#if WIDE == 256
+        MX_WG_MORE(224);
+#endif
 #if CHUNKS
         /* Without a swizzle: 8 rows of 16 bytes, the next chunk tap_w positions on, the next 8 rows behind them. */
-        const ulong a_matrix = (ulong)(shared >> 4 & 0x3fff) | (ulong)g.conv.tap_w << 16 | (ulong)(128 >> 4) << 32;
+        const ulong x_matrix = (ulong)(shared >> 4 & 0x3fff) | (ulong)g.conv.tap_w << 16 | (ulong)(128 >> 4) << 32;
 #elif X_IN_REGISTERS
         /* Lane l of a warp of 16 rows has row l % 16 and the first or the second 8 of 16 channels. */
         const int own_row = (item >> 5 & 3) * 16 + (lane & 15), own_chunk = lane >> 4;
 #else
-        const ulong a_matrix = mx_wg_narrow(shared, POSITION_BYTES);
+        const ulong x_matrix = mx_wg_narrow(shared, POSITION_BYTES);
 #endif
-        const ulong b_matrix = mx_wg_matrix(w_shared, 64 * ROW_BYTES);
+        const ulong w_matrix = mx_wg_matrix(w_shared, 64 * ROW_BYTES);
         int slot = 0, parity = 0; /* what is waited for next */
 #if UNIT
         int head = 0, have = 0; /* the slot of this tile's first unit, and how many it has waited for */
 #else
-        int ready = 0, freed = 0, at = role * 64; /* this tile's first position in the ring */
+        int ready = 0, freed = 0, at = role * OWN_POSITIONS; /* this tile's first position in the ring */
+#endif
+#if W_STAGES
+        int w_slot = 0, w_parity = 0;
+        uint w_before = 0; /* the barrier of a tap whose products are under way */
 #endif
         for (int tile = 0; tile < count; tile++) {
-            float sums[WG_ROWS][BF / 2];
+            float sums[WG_ROWS][WN / 2];
 #pragma unroll
-            for (int j = 0; j < BF / 2; j++)
+            for (int j = 0; j < WN / 2; j++)
                 sums[0][j] = 0;
 #if UNIT
             const int column = mx_quotient(first + tile, g.by_planes), o = first + tile - column * g.planes;
@@ -400,8 +520,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                     const int k = tap * (CHUNKS / 2) + i;
                     int from = at + row / PLANES * g.pitch + 2 * i * g.conv.tap_w;
                     from = from >= BLOCKS * 64 ? from - BLOCKS * 64 : from;
-                    WGMMA(sums[0], a_matrix + ((plane * PLANE_BYTES + from * POSITION_BYTES) >> 4),
-                          b_matrix + (((k >> 2) * W_BYTES + (k & 3) * 32) >> 4), "1", "0, 0");
+                    WGMMA(sums[0], x_matrix + ((plane * PLANE_BYTES + from * POSITION_BYTES) >> 4),
+                          w_matrix + (((k >> 2) * W_BYTES + (k & 3) * 32) >> 4), "1", "0, 0");
                 }
                 MX_WG_COMMIT();
                 MX_WG_WAIT(1);
@@ -421,7 +541,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         if (++slot == STAGES)                                                                                         \
             slot = 0, parity ^= 1;                                                                                    \
     }                                                                                                                 \
-    const int from = stage * (UNIT * 64) + role * 64 + MX_PLACE_OF(found)
+    const int from = stage * (UNIT * 64) + role * OWN_POSITIONS + MX_PLACE_OF(found)
 #define END_TAP()                                                                                                     \
     if (lane == 0 && before != 0)                                                                                     \
         mx_barrier_arrive(before);                                                                                    \
@@ -433,8 +553,28 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #define END_TAP()
 #endif
 /* w of 16 channels of a tap. */
-#define B_OF(i)                                                                                                       \
-    (b_matrix + (((tap * (CHANNELS / 16) + (i)) / 4 * W_BYTES + (tap * (CHANNELS / 16) + (i)) % 4 * B_STEP) >> 4))
+#if W_STAGES
+#define BEGIN_W()                                                                                                     \
+    mx_barrier_wait(w_full + 8 * w_slot, w_parity);                                                                   \
+    MX_WG_PUBLISH()
+#define W_OF(i) (w_matrix + ((w_slot * W_BYTES + (i)*W_STEP) >> 4))
+#define END_W()                                                                                                       \
+    if (lane == 0 && w_before != 0)                                                                                   \
+        mx_barrier_arrive(w_before);                                                                                  \
+    w_before = w_empty + 8 * w_slot;                                                                                  \
+    if (++w_slot == W_STAGES)                                                                                         \
+        w_slot = 0, w_parity ^= 1
+#else
+#define BEGIN_W()
+#define W_OF(i)                                                                                                       \
+    (w_matrix + (((tap * (CHANNELS / 16) + (i)) / 4 * W_BYTES + (tap * (CHANNELS / 16) + (i)) % 4 * W_STEP) >> 4))
+#define END_W()
+#endif
+#if WIDE
+#define MULTIPLY(x, w) WGMMA(sums[0], w, x, "1", TRANS_W ", 0")
+#else
+#define MULTIPLY(x, w) WGMMA(sums[0], x, w, "1", "0, " TRANS_W)
+#endif
 #if X_IN_REGISTERS
 /* One set of registers is loaded while wgmma reads the other. */
 #define MULTIPLY_TAP(a)                                                                                              \
@@ -446,7 +586,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             MX_LDMATRIX((a)[i][0], (a)[i][1], (a)[i][2], (a)[i][3], own ^ i << 5);                                    \
         MX_WG_FENCE();                                                                                                \
         _Pragma("unroll") for (int i = 0; i < CHANNELS / 16; i++)                                                \
-            MX_JOIN(MX_WGMMA_REGISTERS_, BF)(sums[0], (a)[i], B_OF(i), TRANS_W);                                      \
+            MX_JOIN(MX_WGMMA_REGISTERS_, BF)(sums[0], (a)[i], W_OF(i), TRANS_W);                                      \
         MX_WG_COMMIT();                                                                                               \
         MX_WG_WAIT(1);                                                                                                \
         END_TAP();                                                                                                    \
@@ -461,21 +601,27 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #else
             for (int tap = 0; tap < taps_all; tap++) {
                 BEGIN_TAP();
+                BEGIN_W();
                 MX_WG_FENCE();
 #pragma unroll
                 for (int i = 0; i < CHANNELS / 16; i++)
-                    WGMMA(sums[0], a_matrix + ((from * POSITION_BYTES + i * 32) >> 4), B_OF(i), "1",
-                          "0, " TRANS_W);
+                    MULTIPLY(x_matrix + ((from * POSITION_BYTES + i * 32) >> 4), W_OF(i));
                 MX_WG_COMMIT();
                 MX_WG_WAIT(1);
+                END_W();
                 END_TAP();
             }
 #endif
 #endif
             MX_WG_WAIT(0);
 #pragma unroll
-            for (int j = 0; j < BF / 2; j++)
+            for (int j = 0; j < WN / 2; j++)
                 MX_WG_HOLD(sums[0][j]);
+#if W_STAGES
+            if (lane == 0)
+                mx_barrier_arrive(w_before);
+            w_before = 0;
+#endif
 #if UNIT
             if (lane == 0 && before != 0)
                 mx_barrier_arrive(before);
@@ -492,27 +638,34 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             at += BP;
             at = at >= BLOCKS * 64 ? at - BLOCKS * 64 : at;
 #endif
+            const int own_m0 = WIDE ? m0 + role * WIDE : m0, warpgroup = WIDE ? 0 : role;
 #if defined(EPILOGUE) && !SCALED
-#if HAS_COLUMNS
+#if WIDE
+            MX_SCALE_ROWS(sums[0], WN / 2, 0, (item >> 5 & 3) * 16 + (lane >> 2), g.conv.filters)
+#elif HAS_COLUMNS
             mx_scale_columns(sums, lane, alpha, 0, columns_at);
 #else
             mx_scale_columns(sums, lane, alpha, 0, 0);
 #endif
             MX_FINISH(sums[0], WN / 2)
 #endif
+#define STORED_BYTES (sizeof(MX_STORED) * max(VEC, FILTERS_AT_ONCE))
 #ifdef EPILOGUE
-            const bool plainly = MX_PLAIN_EPILOGUE && ((ulong)y & (sizeof(MX_STORED) * VEC - 1)) == 0;
+            const bool plainly = MX_PLAIN_EPILOGUE && ((ulong)y & (STORED_BYTES - 1)) == 0;
 #else
-            const bool plainly = alpha == 1 && beta == 0 && ((ulong)y & (sizeof(MX_STORED) * VEC - 1)) == 0;
+            const bool plainly = alpha == 1 && beta == 0 && ((ulong)y & (STORED_BYTES - 1)) == 0;
 #endif
             if (plainly)
 #if LOCAL_EPILOGUE
-                mx_store_runs(sums, y, m0, 0, &g, role, mx_shared(runs) + role * RUN_BYTES);
+                mx_store_runs(sums, y, own_m0, 0, &g, warpgroup,
+                              mx_shared(runs) + (WIDE ? item >> 5 : role) * RUN_BYTES);
+#elif WIDE
+                mx_store_turned(sums, y, own_m0, &g);
 #else
                 mx_store_tile(sums, y, m0, 0, &g, alpha, beta, true, role MX_ROOTS MX_STORE_ARGS(0));
 #endif
             else
-                mx_store_tile(sums, y, m0, 0, &g, MX_STORE_ALPHA, beta, false, role MX_ROOTS MX_STORE_ARGS(0));
+                mx_store_tile(sums, y, own_m0, 0, &g, MX_STORE_ALPHA, beta, false, warpgroup MX_ROOTS MX_STORE_ARGS(0));
         }
     }
 }

@@ -65,7 +65,7 @@
 #define WHOLE 0
 #endif
 #ifndef TENSOR_MAPS /* 1: one work-item copies, by maps of x and dy: with CONTIGUOUS_PIXELS by image, else `reduced` and
-                     * `channels` are multiples of 64 */
+                     * `channels` are multiples of 64; 2: of dy alone, neither FLAT nor CONTIGUOUS_PIXELS */
 #define TENSOR_MAPS 0
 #endif
 #ifndef X_THROUGH_L1 /* 1: x comes through the L1, since taps share much of it */
@@ -149,8 +149,10 @@ static inline void mx_store_weights(float (*sums)[WN / 2], __global ushort *to, 
 #endif
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper_weights(
-#if TENSOR_MAPS
+#if TENSOR_MAPS == 1
     const mx_tensor_map x_map, const mx_tensor_map y_map,
+#elif TENSOR_MAPS
+    __global const MX_OPERAND *restrict X, long x_offset, const mx_tensor_map y_map,
 #else
     __global const MX_OPERAND *restrict X, long x_offset, __global const MX_OPERAND *restrict Y, long y_offset,
 #endif
@@ -203,13 +205,18 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #define IS_WHOLE true
 #endif
 
-#if !TENSOR_MAPS
+#if TENSOR_MAPS != 1
     X += x_offset;
+#endif
+#if TENSOR_MAPS
+    ulong y_map_at;
+    MX_PARAMETER_AT(y_map_at, "conv_nvidia_hopper_weights", MX_TEXT(TENSOR_MAPS));
+#else
     Y += y_offset;
 #endif
     const uint shared = mx_shared(stages), full = mx_shared(barriers), empty = full + 8 * STAGES;
     if (item == 0) {
-        mx_ring_begin(full, STAGES, TENSOR_MAPS ? 1 : 128, 4 * CONSUMERS);
+        mx_ring_begin(full, STAGES, TENSOR_MAPS == 1 ? 1 : TENSOR_MAPS ? 129 : 128, 4 * CONSUMERS);
         if (TENSOR_MAPS)
             MX_WG_PUBLISH(); /* the copies' proxy finds the barriers begun */
     }
@@ -219,12 +226,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if MANY_SUMS
         MX_WG_FEWER(PRODUCER_REGISTERS);
 #endif
-#if TENSOR_MAPS
+#if TENSOR_MAPS == 1
         if (item > 128 * CONSUMERS)
             left = 0;
-        ulong x_map_at, y_map_at;
+        ulong x_map_at;
         MX_PARAMETER_AT(x_map_at, "conv_nvidia_hopper_weights", "0");
-        MX_PARAMETER_AT(y_map_at, "conv_nvidia_hopper_weights", "1");
         int stage = 0, parity = 1;
         for (; left > 0; tile++, first = 0) {
             const int own = PERSISTENT ? min(left, slices - first) : left, end = first + own * SLICE_STEP;
@@ -280,7 +286,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #ifdef MX_TF32
         const bool aligned = false; /* what work-items copy they round, too */
 #else
-        const bool aligned = (((ulong)X | (ulong)Y) & (2 * X_RUN - 1)) == 0;
+#if TENSOR_MAPS
+        const ulong places_begin = (ulong)X;
+#else
+        const ulong places_begin = (ulong)X | (ulong)Y;
+#endif
+        const bool aligned = (places_begin & (2 * X_RUN - 1)) == 0;
 #endif
         const int run = item % RUNS, row0 = (item & 127) / RUNS, chunk = run * 8 / RUNS;
         const uint to = shared + row0 * ROW_BYTES + ((chunk ^ (row0 & 7)) << 4) + run * (ROW_BYTES / RUNS) % 16;
@@ -295,7 +306,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             int pixel = first * DEPTH + run * CONTIGUOUS_PIXELS;
 #endif
 #else
+#if !TENSOR_MAPS
             const int filters_left = g.filters - m0 - chunk * 8;
+#endif
 #if FLAT
             const int columns_left = min(columns, n0 + BN) - n0 - chunk * 8;
             int pixel = first * DEPTH + row0;
@@ -319,7 +332,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 tap_of[b] = column < min(columns, n0 + BN) ? MX_TAP(tap_h, tap_w) : MX_NO_TAP;
 #endif
             }
+#if !TENSOR_MAPS
             __global const ushort *y_filters = Y + (m0 + chunk * 8);
+#endif
             /* Sixteen work-items of a warp find its pixels: lane l those of row l / 4 * ROWS_AT_ONCE + l % 4. */
             int pixel = first * DEPTH + (lane >> 2 & 3) * ROWS_AT_ONCE + (row0 & ~3) + (lane & 3);
             mx_nv_places places = mx_places(pixel, y_group, x_group, &MX_GIVEN);
@@ -359,13 +374,20 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         COPY16X(at + (Y_BLOCKS + b) * BLOCK_BYTES + (i)*ROWS_AT_ONCE * ROW_BYTES,                                     \
                 x_from + (long)g.x_w * ((i)*ROWS_AT_ONCE) + b * 64, (whole) || inside & (b * 64 < columns_left));
 #else
-#define COPY_ROW(COPY16X, COPY16, i, whole)                                                                           \
-    const int from = (i)*4 + (lane >> 3);                                                                             \
-    const int y_at = mx_from_lane(places.y, from), x_at = mx_from_lane(places.x, from);                               \
-    const uint taps = mx_from_lane(places.taps, from);                                                                \
+#if TENSOR_MAPS
+#define COPY_ROW_OF_Y(COPY16, i, from, whole)
+#else
+#define COPY_ROW_OF_Y(COPY16, i, from, whole)                                                                         \
+    const int y_at = mx_from_lane(places.y, from);                                                                    \
     _Pragma("unroll") for (int b = 0; b < Y_BLOCKS; b++)                                                              \
         COPY16(at + b * BLOCK_BYTES + (i)*ROWS_AT_ONCE * ROW_BYTES, y_filters + y_at + b * 64,                        \
-               (whole) || (y_at >= 0) & (b * 64 < filters_left));                                                     \
+               (whole) || (y_at >= 0) & (b * 64 < filters_left));
+#endif
+#define COPY_ROW(COPY16X, COPY16, i, whole)                                                                           \
+    const int from = (i)*4 + (lane >> 3);                                                                             \
+    const int x_at = mx_from_lane(places.x, from);                                                                    \
+    const uint taps = mx_from_lane(places.taps, from);                                                                \
+    COPY_ROW_OF_Y(COPY16, i, from, whole)                                                                             \
     _Pragma("unroll") for (int b = 0; b < X_BLOCKS; b++)                                                              \
         COPY16X(at + (Y_BLOCKS + b) * BLOCK_BYTES + (i)*ROWS_AT_ONCE * ROW_BYTES, X + (x_at + column_at[b]),          \
                 (taps & tap_of[b]) == tap_of[b]);
@@ -379,6 +401,16 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                                    && (slice + 1) * DEPTH <= g.pixels;
 #endif
                 mx_barrier_wait(empty + 8 * stage, parity);
+#if TENSOR_MAPS
+                if (item == 128 * CONSUMERS) {
+                    const uint arrived = full + 8 * stage;
+                    mx_barrier_expect(arrived, Y_BLOCKS * BLOCK_BYTES);
+#pragma unroll
+                    for (int b = 0; b < Y_BLOCKS; b++)
+                        MX_COPY_ROWS(shared + stage * STAGE_BYTES + b * BLOCK_BYTES, y_map_at,
+                                     group * g.filters + m0 + b * 64, slice * DEPTH, arrived);
+                }
+#endif
 #if !CONTIGUOUS_PIXELS
                 if (whole) {
                     COPY_SLICE_OF(MX_COPY_RUN_OF_X, MX_COPY_RUN, true);

@@ -59,12 +59,16 @@ def limit_read_again(int64_t most=2 * CACHED):
 
 cdef int _only_choice = -1
 cdef int _only_tile = -1
+cdef int _only_rows = -1
 
 
-def limit_choices(int only=-1, int weights=-1):
-    """Take this one of CHOICES wherever it is possible, and of TILES; for tests and benches."""
-    global _only_choice, _only_tile
-    _only_choice, _only_tile = only, weights
+def limit_choices(int only=-1, int weights=-1, int rows=-1):
+    """Take this one of CHOICES wherever it is possible, of TILES and of WIDE_ROWS; for tests and benches.
+
+    With `rows` behind the last of WIDE_ROWS none of them is taken.
+    """
+    global _only_choice, _only_tile, _only_rows
+    _only_choice, _only_tile, _only_rows = only, weights, rows
 
 
 # What is read from memory, and of partial sums written and read, in bytes a microsecond.
@@ -163,9 +167,50 @@ cdef struct rows_t:
     int64_t rows, pitch, low, span           # see the kernel
     int64_t filters, depths, blocks          # BF, DEPTHS and BLOCKS
     int64_t channels, positions              # CHANNELS and BP
+    int64_t wide, w_stages                   # WIDE and W_STAGES
     int64_t unit, stages                     # UNIT, zero but for volumes; STAGES
     bint kept                                # see KEPT
     int64_t planes, tiles                    # planes of y, tiles in all
+
+
+# Ways of conv/nvidia/hopper_rows.cl whose rows of a product are filters, the first that has room is taken: BP and WIDE,
+# and the least and the most of W_STAGES.
+cdef struct wide_t:
+    int64_t positions, wide, least_stages, stages
+
+cdef enum:
+    WIDE_COUNT = 4
+cdef wide_t[WIDE_COUNT] WIDE_ROWS
+WIDE_ROWS[0] = wide_t(512, 256, 0, 0)
+WIDE_ROWS[1] = wide_t(512, 256, 4, 8)
+WIDE_ROWS[2] = wide_t(256, 128, 0, 0)
+WIDE_ROWS[3] = wide_t(256, 128, 4, 8)
+
+
+cdef bint _set_wide(rows_t* o, const wide_t* way, int64_t taps) noexcept nogil:
+    """Go this way, if local memory has room for it."""
+    cdef int64_t block = 128 * o.channels, mirrored = way.wide // 64, w_bytes = 64 * ROW_BYTES, left, x_bytes
+    if way.stages and o.channels != 64:
+        return False
+    o.positions, o.wide, o.kept = way.positions, way.wide, False
+    left = (GROUP_BYTES - 1024 - o.depths * 64 // o.channels * 8
+            - (16 * o.wide * 4 * (o.positions // o.wide) if o.local_epilogue else 0))
+    if o.unit:
+        o.unit, o.stages = ceil_div(o.positions + o.span, 64), 2
+        x_bytes = o.stages * o.unit * block
+    else:
+        # A tile's blocks, and those of the next while it is multiplied.
+        o.blocks = ceil_div(2 * o.positions - 1 + o.span, 64) + 1
+        x_bytes = (o.blocks + mirrored) * block
+    o.w_stages = min(way.stages, (left - x_bytes) // w_bytes)
+    left -= x_bytes + (o.w_stages if way.stages else o.depths) * w_bytes
+    if left < 0 or o.w_stages < way.least_stages:
+        return False
+    if o.unit:
+        o.stages = min(8, o.stages + left // (o.unit * block))
+    else:
+        o.blocks = min(32, o.blocks + left // block)
+    return taps <= 128
 
 
 cdef int64_t _side(int64_t x, int64_t y, int64_t first, int64_t last) noexcept nogil:
@@ -222,15 +267,31 @@ cdef rows_t _rows_of(const mx_conv_problem* p, const roles_t* r, const mx_nv_con
     else:
         o.blocks = min(most, (LOCAL_BYTES + left) // (64 * position) - mirrored)
         o.used = r.narrow.used or o.blocks >= (255 + o.span) // 64 + 5
-    o.tiles = ceil_div(images * o.rows * o.pitch, o.positions) * o.planes
-    o.used = o.used and (r.narrow.used or o.rows * o.pitch <= 1.25 * image
-                         and (o.unit == 0 or o.tiles * o.positions <= 1.4 * images * image * o.planes)
-                         and (images + 1) * o.rows * o.pitch < INT_LIMIT)
+    cdef rows_t wide
+    cdef int i
+    cdef bint found = False
+    if o.filters == 64 and not r.narrow.used and not r.scaled and not p.fused.parts & MX_FUSED_Z:
+        for i in range(WIDE_COUNT):
+            wide = o
+            if (not found and (_only_rows < 0 or i == _only_rows) and _set_wide(&wide, &WIDE_ROWS[i], taps)
+                    and _worth_it(p, r, &wide, image)):
+                o, found = wide, True
+    o.used = found or o.used and _worth_it(p, r, &o, image)
     return o
 
 
+cdef bint _worth_it(const mx_conv_problem* p, const roles_t* r, rows_t* o, int64_t image) noexcept nogil:
+    """Set how many tiles there are, and whether few of their positions are pads."""
+    cdef int64_t images = p.x.len[0]
+    o.tiles = ceil_div(images * o.rows * o.pitch, o.positions) * o.planes
+    return (r.narrow.used or o.rows * o.pitch <= 1.25 * image
+            and (o.unit == 0 or o.tiles * o.positions <= 1.4 * images * image * o.planes)
+            and (images + 1) * o.rows * o.pitch < INT_LIMIT)
+
+
 cdef Step _multiply_rows(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, const rows_t* o):
-    cdef int64_t units = max(1, dev.compute_units), each = ceil_div(o.tiles, units), threads = 2 * o.positions + 128
+    cdef int64_t units = max(1, dev.compute_units), each = ceil_div(o.tiles, units)
+    cdef int64_t threads = 128 * (o.positions // (o.wide if o.wide else 64) + 1), widest = _widest(r, g, True)
     cdef list args = list(operand_args(r, g))
     cdef mx_nv_rows rows
     memset(&rows, 0, sizeof(rows))
@@ -254,13 +315,15 @@ cdef Step _multiply_rows(Device dev, const mx_conv_problem* p, const roles_t* r,
     rows.low, rows.span, rows.tiles, rows.group_tiles = <int> o.low, <int> o.span, <int> o.tiles, <int> each
     args[3] = struct_arg(&rows, sizeof(rows))
     if o.unit:
-        ring = {"UNIT": o.unit, "KEPT": int(o.kept), "STAGES": o.stages, "BP": o.positions}
+        ring = {"UNIT": o.unit, "KEPT": int(o.kept), "STAGES": o.stages}
     else:
         ring = {"CHUNKS": r.narrow.taps if r.narrow.used else 0, "PLANES": r.narrow.planes if r.narrow.used else 1,
                 "BLOCKS": o.blocks}
+    if o.wide:
+        ring |= {"WIDE": o.wide, "W_STAGES": o.w_stages, "FILTERS_AT_ONCE": widest}
     spec = KernelSpec(
         "conv/nvidia/hopper_rows.cl", "conv_nvidia_hopper_rows", SM_90A=1, X_TYPE=_multiplied(p),
-        VEC=_widest(r, g, True), BF=o.filters, CHANNELS=o.channels, DEPTHS=o.depths,
+        VEC=1 if o.wide else widest, BP=o.positions, BF=o.filters, CHANNELS=o.channels, DEPTHS=o.depths,
         W_TRANSPOSED=int(r.w_transposed), LOCAL_EPILOGUE=int(o.local_epilogue), **ring, **_scaled(r.scaled))
     return Step(spec, tuple(args) + _roots(r), (ceil_div(o.tiles, each) * threads,), (threads,))
 
@@ -1346,6 +1409,11 @@ cdef Step multiply_weights(Device dev, const mx_conv_problem* p, const split_k_t
         if x is not None and y is not None:
             spec, unmapped = spec.defining("-D TENSOR_MAPS=1"), spec
             args = (mapped(args[0], x), mapped(args[1], y)) + args[2:]
+    elif g.p >> 16 and not s.narrow.used and has_maps(dev):
+        y = map_result(g, v.y_d, SLICE, 2)
+        if y is not None:
+            spec, unmapped = spec.defining("-D TENSOR_MAPS=2"), spec
+            args = (args[0], mapped(args[1], y)) + args[2:]
     return Step(spec, args, (tile.threads * s.groups,), (tile.threads,), 1, unmapped)
 
 

@@ -149,6 +149,12 @@ def _copy_box(m: re.Match, o: list[str]) -> str:
             f"{int('im2col' in m[0])}, {len(_each(places))});")
 
 
+def _store_box(m: re.Match, o: list[str]) -> str:
+    name, places = _split(o[0][1:-1])
+    at = ", ".join(f"(int32_t) {_u32(one)}" for one in _each(places))
+    return f"nv_store_box({_u64(name)}, (int32_t[5]) {{{at}}}, {_u32(o[1])}, {len(_each(places))});"
+
+
 def _atomic(o: list[str], then: str) -> str:
     return (f"{{ uint64_t *at = (uint64_t *) global_at({_u64(o[1])}, 8, \"atom\"); {_u64(o[0])} = *at; {then} }}")
 
@@ -191,6 +197,9 @@ _INSTRUCTIONS: list[tuple[str, Callable[[re.Match, list[str]], str]]] = [
     (r"cp\.async\.mbarrier\.arrive\.noinc\..*b64", lambda m, o: f"nv_mbarrier_arrive_copied({_u32(o[0])});"),
     (r"cp\.async\.c[ag]\.shared\.global", _copy),
     (r"cp\.async\.bulk\.tensor\.\dd\..*complete_tx::bytes", _copy_box),
+    (r"cp\.async\.bulk\.tensor\.\dd\.global\..*bulk_group", _store_box),
+    (r"cp\.async\.bulk\.commit_group", lambda m, o: "nv_stores_commit();"),
+    (r"cp\.async\.bulk\.wait_group\.read", lambda m, o: f"nv_stores_wait({_u32(o[0])});"),
     (r"mov\.b64", lambda m, o: f"{_u64(o[0])} = nv_parameter({int(o[1].rpartition('_param_')[2])});"),
     (r"cvta\.param\.u64", lambda m, o: f"{_u64(o[0])} = {_u64(o[1])};"),
     (r"cp\.async\.bulk\..*complete_tx::bytes",

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { MOST_ITEMS = 1024, WARP = 32, WARPGROUP = 128, STACK = 1 << 18, COPIES = 4096, BARRIERS = 16, WGMMA_ROUNDS = 12,
+enum { STORES = 8, MOST_ITEMS = 1024, WARP = 32, WARPGROUP = 128, STACK = 1 << 18, COPIES = 4096, BARRIERS = 16, WGMMA_ROUNDS = 12,
        ALL_LOCAL = 1 << 18 };
 
 typedef uint64_t cell; /* of an operand of an instruction */
@@ -27,6 +27,8 @@ typedef struct { int arrived, size; const char *what; uint64_t turn; cell *opera
 /* What wgmma of a warpgroup has read from local memory and nobody has waited for. */
 typedef struct { const char *at; uint32_t bits; int size, group; } part;
 typedef struct { part *parts; int count, room, groups; } unread;
+/* A box on its way from local memory. */
+typedef struct { const void *map; int32_t at[5]; uint32_t from; int rank, group; } store;
 typedef struct {
     void *stack, *sp;
     const uint64_t *waits; /* suspended while this is `turn` */
@@ -34,6 +36,8 @@ typedef struct {
     const char *at;
     int id, done, copies, groups;
     copy queue[COPIES];
+    int stores, store_groups;
+    store boxes[STORES];
 } item;
 
 typedef struct {
@@ -307,6 +311,41 @@ static void nv_copy_box(uint32_t to, uint64_t map_at, const int32_t *place, cons
     mbarrier *b = mbarrier_at(barrier_at);
     b->bytes -= rows * 128;
     complete(b);
+}
+/* The other way, by a map without im2col: as late as may be, when it is waited for. */
+static void nv_store_box(uint64_t map_at, const int32_t *place, uint32_t from, int rank)
+{
+    const tensor_map *m = ((const tensor_map_argument *)map_at)->map;
+    if (((const tensor_map_argument *)map_at)->mark != TENSOR_MAP_MARK)
+        fail("cp.async.bulk.tensor: no map");
+    if (m->im2col || m->rank != rank || rank != 2 || m->bytes != 2 || from % 1024)
+        fail("cp.async.bulk.tensor: a map of rank %d for one of %d, from %#x", m->rank, rank, from);
+    if (self->stores == STORES)
+        fail("cp.async.bulk.tensor: too many under way");
+    store *box = &self->boxes[self->stores++];
+    box->map = m, box->from = from, box->rank = rank, box->group = self->store_groups;
+    memcpy(box->at, place, sizeof box->at);
+}
+static void nv_stores_commit(void) { self->store_groups++; }
+static void nv_stores_wait(int left)
+{
+    int kept = 0;
+    for (store *box = self->boxes; box < self->boxes + self->stores; box++) {
+        if (box->group >= self->store_groups - left) {
+            self->boxes[kept++] = *box;
+            continue;
+        }
+        const tensor_map *m = box->map;
+        for (uint32_t row = 0; row < m->box[1]; row++)
+            for (uint32_t i = 0; i < m->box[0]; i++) {
+                const int64_t column = (int64_t)box->at[0] + i, line = (int64_t)box->at[1] + row;
+                const uint32_t from = box->from + row * 128 + i * m->bytes;
+                if (column >= 0 && column < (int64_t)m->len[0] && line >= 0 && line < (int64_t)m->len[1])
+                    memcpy(global_at(m->address + line * m->stride[1] + m->bytes * column, m->bytes, "cp.async.bulk.tensor"),
+                           local_at(from ^ (from >> 7 & 7) << 4, m->bytes), m->bytes);
+            }
+    }
+    self->stores = kept;
 }
 
 /* Barriers */
@@ -795,6 +834,8 @@ void nv_barrier(unsigned flags) { (void)flags; nv_named_barrier(0, count, "barri
 static void begin(void)
 {
     kernel(kernel_arguments);
+    if (self->stores)
+        fail("cp.async.bulk.tensor: nobody waits for %d boxes", self->stores);
     self->done = 1, progress++;
     leave();
     abort();
@@ -807,7 +848,7 @@ static void prepare(item *it, int id)
     *--sp = (void *)begin;
     sp -= 6;
     memset(sp, 0, 6 * sizeof *sp);
-    it->sp = sp, it->id = id, it->done = 0, it->waits = NULL, it->copies = it->groups = 0, it->at = "its beginning";
+    it->sp = sp, it->id = id, it->done = 0, it->waits = NULL, it->copies = it->groups = it->stores = it->store_groups = 0, it->at = "its beginning";
 }
 
 /* Makes another group's local memory the one in place. */

@@ -66,6 +66,9 @@
 #ifndef W_IN_PLACE /* 1: w as it lies, channels contiguous, multiples of 16 filters; K_IN_ORDER; copies round it */
 #define W_IN_PLACE 0
 #endif
+#ifndef STORE_MAP /* 1, with TENSOR_MAPS: y goes by a map, its last parameter but four; without, it is there for nothing */
+#define STORE_MAP 0
+#endif
 #define AXES 2
 #define X_THROUGH_L1 0
 #define MX_TF32
@@ -96,6 +99,12 @@
 /* 128 sums, two sets of 16 pixels and addresses: registers move from the warpgroup that copies. */
 #define MORE_REGISTERS (WG_ROWS * WN >= 256)
 #if TENSOR_MAPS
+#if STORE_MAP
+#define Y_MAP_NUMBER_0 5
+#define Y_MAP_NUMBER_1 4
+#define Y_MAP_NUMBER MX_JOIN(Y_MAP_NUMBER_, W_IN_PLACE)
+#include "conv/nvidia/hopper_tf32_stores.h"
+#endif
 /* As MX_MULTIPLY_SLICES has it. */
 #define WGMMA MX_JOIN(MX_WGMMA_, BF)
 #define TRANS
@@ -281,10 +290,20 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
     __global const float *restrict W, long w_offset,
 #endif
     __global float *restrict Y, long y_offset,
+#if STORE_MAP && TENSOR_MAPS
+    const mx_tensor_map y_map,
+#elif STORE_MAP
+    __global float *restrict unused_y, long unused_y_offset,
+#endif
     const mx_nv_conv g, const mx_nv_tiles order, const float alpha, const float beta)
 {
     __local uint4 stages[(RING_BYTES + RESIDENT * W_BYTES) / 16] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES + 2]; /* full, empty, and whose turn it is */
+#if STORE_MAP && TENSOR_MAPS
+    __local uint4 stored[4 * STORE_BYTES / 16] __attribute__((aligned(1024)));
+    ulong y_map_at;
+    MX_PARAMETER_AT(y_map_at, "conv_nvidia_hopper_tf32", MX_TEXT(Y_MAP_NUMBER));
+#endif
 #if X_RUN == 0 && !TENSOR_MAPS
     /* The offset of each pixel's first tap, and which of its taps are inside. */
     __local int2 places[PLACES][ROWS_AT_ONCE];
@@ -478,6 +497,9 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
 #if TENSOR_MAPS
         const ulong a_matrix = mx_wg_matrix(shared + warpgroup * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
 #endif
+#if STORE_MAP && TENSOR_MAPS
+        int stores = 0;
+#endif
         int turns = role; /* the very first tile waits for no one */
         int stage = 0, parity = 0, skip = PING_PONG && role == 1 ? SLICES(mx_tile(get_group_id(0), &order)) : 0;
         for (int tile = get_group_id(0) + (PING_PONG ? role * get_num_groups(0) : 0); tile < tiles;
@@ -552,10 +574,20 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
                 MX_WG_HOLD(sums[i][j]);
 
             __global float *y = Y + own.phase.y_first + (long)own.group * g.y_g;
+#if STORE_MAP && TENSOR_MAPS
+            if (alpha == 1 && beta == 0)
+                mx_store_by_map(sums, y_map_at, own.m0 + warpgroup * (WG_ROWS * 64), own.group * g.filters + own.n0,
+                                g.filters - own.n0, role, mx_shared(stored) + role * (2 * STORE_BYTES), &stores);
+            else
+#endif
             if (alpha == 1 && beta == 0 && ((ulong)y & (4 * VEC - 1)) == 0)
                 mx_store_sums(sums, y, own.m0, own.n0, &g, alpha, beta, true, warpgroup);
             else
                 mx_store_sums(sums, y, own.m0, own.n0, &g, alpha, beta, false, warpgroup);
         }
+#if STORE_MAP && TENSOR_MAPS
+        if ((item & 127) == 0)
+            MX_STORES_READ(0); /* local memory is the next group's */
+#endif
     }
 }

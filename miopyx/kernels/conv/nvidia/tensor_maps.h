@@ -35,6 +35,14 @@ static inline void mx_barrier_expect(uint barrier_at, int bytes)
     asm volatile(MX_BOX("3d", "tile") "[%0], [%1, {%2, %3, %4}], [%5];"                                                \
                  ::"r"(to), "l"(map), "r"(pixel), "r"(channel), "r"(n), "r"(barrier_at) : "memory")
 
+/* The other way: rows of local memory to a tensor, in the background, once work-items' writes were published.  Who asked
+ * for them waits until all but `left` of the groups that it committed were read. */
+#define MX_STORE_ROWS(map, column, row, from)                                                             \
+    asm volatile("//@cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];"      \
+                 ::"l"(map), "r"(column), "r"(row), "r"(from) : "memory")
+#define MX_STORES_COMMIT() asm volatile("cp.async.bulk.commit_group;" ::: "memory")
+#define MX_STORES_READ(left) asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(left) : "memory")
+
 /* The place in x of a pixel's lowest tap, and of taps by their distances from that one: 8 bits each along w, h, d. */
 typedef struct {
     int n, d, h, w;

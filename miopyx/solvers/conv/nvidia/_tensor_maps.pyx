@@ -125,6 +125,14 @@ cdef bytes map_result(const mx_nv_conv* g, int64_t y_d, int64_t pixels, int64_t 
     return _rows(g.groups * g.filters, g.pixels, pixel, pixels, size)
 
 
+cdef bytes map_stored(const mx_nv_conv* g, int64_t rows):
+    """y of floats as `map_result` wants it: a box is 32 filters of so many pixels, as numbers of 16 bits."""
+    cdef mx_nv_conv halves = g[0]
+    halves.filters, halves.y_g, halves.y_w, halves.y_h, halves.y_n = (
+        2 * g.filters, 2 * g.y_g, 2 * g.y_w, 2 * g.y_h, 2 * g.y_n)
+    return map_result(&halves, 0, rows, 2)
+
+
 cdef bytes map_channels(int64_t pixels, int64_t channels, int64_t images, int64_t c, int64_t n, int64_t rows,
                         int64_t size):
     """A tensor of contiguous pixels, `c` and `n` apart: a box is 128 bytes of pixels of `rows` channels of an image."""

@@ -28,7 +28,7 @@ from ._wgmma cimport (
     split_k_among, sum_tiles, sum_tiles_of, tile_t, time_of_rounds,
 )
 from ._tensor_maps cimport (
-    map_channels, map_filters, map_pixels, map_result, mapped, may_have_maps, reach_of,
+    map_channels, map_filters, map_pixels, map_result, map_stored, mapped, may_have_maps, reach_of,
 )
 
 cdef extern from "miopyx/kernels/conv/nvidia/hopper_tf32_args.h" nogil:
@@ -76,7 +76,7 @@ cdef tuple TERMS = ("launch", "packed", "x", "y", "counted", "rounds", "gathered
 # How a launch reads and writes, and its tile.
 cdef struct chosen_t:
     int choice, run, vector
-    bint last, by_map, w_in_place
+    bint last, by_map, w_in_place, stores_by_map
     int64_t groups, stages, tiles
     double cost
 
@@ -101,8 +101,17 @@ cdef int _run_of(const mx_conv_problem* p, const roles_t* r) noexcept nogil:
     return 4 if contiguous_pixels(p, x) else 1
 
 
-cdef int64_t _stages(const choice_t* c, int64_t slices) noexcept nogil:
-    cdef int64_t left = GROUP_BYTES - c.pixels * 8
+cdef bint _stores_by_map = True
+
+
+def store_by_maps(bint allowed=True):
+    """Whether results go to y by tensor maps; for tests and benches."""
+    global _stores_by_map
+    _stores_by_map = allowed
+
+
+cdef int64_t _stages(const choice_t* c, int64_t slices, bint stores_by_map) noexcept nogil:
+    cdef int64_t left = GROUP_BYTES - (33 << 10 if stores_by_map else c.pixels * 8)
     if c.resident:
         return min(8, (left - slices * c.filters * 128) // (c.pixels * 128))
     return min(8, left // ((c.pixels + c.filters) * 128))
@@ -139,13 +148,15 @@ cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, co
                       int wanted=-1, int filters=0) noexcept:
     """The tile `wanted` where it can be, else the one that should take least time, of so many `filters` if not zero."""
     cdef chosen_t best = chosen_t(-1, _run_of(p, r), 1, g.y_c == 1 and g.filters > 1,
-                                  _by_maps(dev, p, r, g, phases), False, 1, 1, 1, -1)
+                                  _by_maps(dev, p, r, g, phases), False, False, 1, 1, 1, -1)
     cdef int64_t units = max(1, dev.compute_units), down, across, groups, stages, slices = _slices(g)
     cdef double[MAX_PHASES] each
     cdef double cost, slice
     cdef bint interleaved = interleaves(g, phases, 4)
     cdef int i, j
     best.w_in_place = best.by_map and _w_by_map(p, r, g)
+    best.stores_by_map = (_stores_by_map and best.by_map and best.last and phases == 1 and g.y_first == 0
+                          and (g.groups == 1 or g.filters % 32 == 0) and map_stored(g, 64) is not None)
     best.vector = 4 if best.last else 2 if best.run else 1
     for j in range(phases):
         while best.vector > 1 and not divides(best.vector, &g[j], best.last):
@@ -157,7 +168,7 @@ cdef chosen_t _choose(Device dev, const mx_conv_problem* p, const roles_t* r, co
             continue
         down = ceil_div(g.pixels, CHOICES[i].pixels) * g.groups
         across = ceil_div(g.filters, CHOICES[i].filters)
-        stages = _stages(&CHOICES[i], slices)
+        stages = _stages(&CHOICES[i], slices, best.stores_by_map)
         groups = groups_of(units, phases * down * across, phases, interleaved)
         if CHOICES[i].resident:
             groups = groups // across * across  # a group keeps its filters
@@ -203,13 +214,15 @@ cdef Step _multiply(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, i
         spec, unmapped = spec.defining("-D TENSOR_MAPS=1"), spec
         if best.w_in_place:
             w = mapped(w, map_filters(g, 0, False, True, c.filters, 4))
-        args = (mapped(args[0], map_pixels(&reach, 0, c.pixels, 4)), w) + args[2:]
+        y = (mapped(args[2], map_stored(g, 64)),) if best.stores_by_map else ()
+        args = (mapped(args[0], map_pixels(&reach, 0, c.pixels, 4)), w, args[2], *y) + args[3:]
     return Step(spec, args, (best.groups * 384,), (384,), 1, unmapped)
 
 
 cdef dict _order_of_k(const chosen_t* best):
     """Whoever copies by maps finds numbers of K as they lie, and so does the kernel for memory that none takes."""
-    return {**({"K_IN_ORDER": 1} if best.by_map else {}), **({"W_IN_PLACE": 1} if best.w_in_place else {})}
+    return {**({"K_IN_ORDER": 1} if best.by_map else {}), **({"W_IN_PLACE": 1} if best.w_in_place else {}),
+            **({"STORE_MAP": 1} if best.stores_by_map else {})}
 
 
 cdef roles_t _roles(const mx_conv_problem* p) noexcept nogil:

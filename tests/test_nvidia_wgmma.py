@@ -118,6 +118,19 @@ ROWS = {
         (conv_case(1, 16, 40, (9, 20, 36), (3, 2, 3), (2, 0, 1), (1, 1, 1), (2, 1, 1)), {"KEPT": 0}),
     "along the depth": (conv_case(2, 64, 64, (9, 15, 16), (3, 1, 1), (1, 0, 0)), {"CHANNELS": 64, "KEPT": 1}),
 }
+# Of more than 32 filters; in how many ways rows of the product may be filters, with y channels last.
+WIDE = {
+    "2-D": (conv_case(3, 64, 64, (19, 23), (3, 3), (1, 1)), 3),
+    "long images": (conv_case(2, 64, 64, (56, 56), (3, 3), (1, 1)), 3),
+    "fewer of both": (conv_case(2, 48, 36, (20, 19), (5, 3), (2, 1)), 0),
+    "16 channels": (conv_case(2, 16, 64, (20, 19), (3, 3), (1, 1)), 0),
+    "dilations": (conv_case(2, 64, 64, (23, 27), (3, 3), (2, 3), (1, 1), (2, 3)), 3),
+    "volumes": (conv_case(2, 64, 64, (4, 30, 33), (3, 3, 3), (1, 1, 1)), 2),
+    "volumes of 32 channels": (conv_case(2, 32, 64, (4, 30, 33), (3, 3, 3), (1, 1, 1)), 0),
+    "along the depth": (conv_case(2, 64, 64, (9, 22, 23), (3, 1, 1), (1, 0, 0)), 4),
+    "a stride of the depth": (conv_case(1, 64, 40, (9, 29, 34), (2, 3, 3), (1, 0, 1), (3, 1, 1)), 0),
+    "a dilation of the depth": (conv_case(1, 64, 40, (9, 29, 34), (3, 3, 3), (2, 1, 1), (1, 1, 1), (2, 1, 1)), 0),
+}
 # Backward data of volumes whose phases of the stride are filters, and how many channels of each.
 MERGED = {
     "3x3x3": (conv_case(2, 32, 64, (8, 12, 10), (3, 3, 3), (1, 1, 1), (2, 2, 2)), 32),
@@ -149,13 +162,32 @@ def test_pixels_shared_by_taps(gpu, host, rng, dtype, name, layout):
 @pytest.mark.parametrize("direction", range(2))
 @pytest.mark.parametrize("layout", ["packed", "channels last"])
 @pytest.mark.parametrize("name", ROWS)
-def test_taps_that_share_rows(gpu, host, rng, name, layout, direction):
+def test_taps_that_share_rows(gpu, host, rng, request, name, layout, direction):
     case, wanted = ROWS[name]
+    _wgmma.limit_choices(rows=4)
+    request.addfinalizer(_wgmma.limit_choices)
     if direction == 0:
         steps = SOLVERS[0].solution(gpu.device, problem_of(case, "float16", layout)).steps
         options = next(step.spec.options for step in steps if "hopper_rows" in step.spec.file).split()
         assert {f"{option}={value}" for option, value in wanted.items()} <= set(options)
     every_way(gpu, host, rng, case, layout, direction)
+
+
+@pytest.mark.parametrize("direction", range(2))
+@pytest.mark.parametrize("layout", ["packed", "channels last"])
+@pytest.mark.parametrize("name", WIDE)
+def test_filters_as_rows_of_the_product(gpu, host, rng, name, layout, direction):
+    (case, wanted), taken = WIDE[name], 0
+    try:
+        for way in range(4):
+            _wgmma.limit_choices(rows=way)
+            steps = SOLVERS[direction].solution(gpu.device, problem_of(case, "float16", layout, direction)).steps
+            if any("hopper_rows" in step.spec.file and "WIDE=" in step.spec.options for step in steps):
+                taken += 1
+                every_way(gpu, host, rng, case, layout, direction)
+    finally:
+        _wgmma.limit_choices()
+    assert layout == "packed" or taken >= wanted
 
 
 @pytest.mark.parametrize("layout", ["packed", "channels last"])

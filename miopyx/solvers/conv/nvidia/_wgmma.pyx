@@ -291,7 +291,7 @@ cdef int _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, const 
             or g.channels != g.reduced or not has_maps(dev)):
         return 0
     # Behind the last channel of one tap a map has zeros.
-    if g.reduced % SLICE and (phases > 1 or g.groups > 1 or both(g.taps_h) * g.taps_w != 1):
+    if g.reduced % SLICE and (phases > 1 or g.groups > 1 or r.x_pixels or both(g.taps_h) * g.taps_w != 1):
         return 0
     if r.x_pixels == 0 or both(g.p) * g.q % 64 == 0:
         return 1

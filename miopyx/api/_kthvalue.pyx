@@ -17,7 +17,7 @@ from miopyx.problem._kthvalue import KthProblem
 cdef enum:
     AXIS = 1
     K = 5
-    LARGEST = (1 << 31) - 1
+    LARGEST = 0x7fffffff
 
 cdef Signature _FORWARD = Signature(
     MX_KTH, lambda flags, *descriptors: KthProblem(*descriptors, flags >> K, (flags >> AXIS & 15) - MX_AXES, flags & 1),

@@ -142,7 +142,7 @@ cdef inline object _find(Signature s, Handle handle, arg_t* descriptors, int64_t
             stamp[i] = ~<uint64_t> 0  # no descriptor's
             h = memo_mix(h, stamp[i])
             continue
-        if Py_TYPE(descriptors[i]) != s.kind[i] or load_flag((<Descriptor> descriptors[i]).destroyed):
+        if <PyObject*> Py_TYPE(descriptors[i]) != s.kind[i] or load_flag((<Descriptor> descriptors[i]).destroyed):
             check_descriptor(<object> descriptors[i], s.kinds[i], s.descriptor_names[i])
         stamp[i] = stamp_of(<Descriptor> descriptors[i])
         h = memo_mix(h, stamp[i])

@@ -67,6 +67,10 @@
                      * blocks of pixels in which an image ends and another one begins */
 #define TENSOR_MAPS 0
 #endif
+#ifndef STORE_MAP /* 1, with TENSOR_MAPS 1 and CHANNELS_LAST: y goes by a map, too, the parameter behind it; without, that
+                   * is there for nothing.  16 bits, one phase, no z */
+#define STORE_MAP 0
+#endif
 #ifndef X_AGAIN /* 1, without maps: takes what a kernel with TENSOR_MAPS 2 takes */
 #define X_AGAIN 0
 #endif
@@ -202,6 +206,10 @@
 #if LOCAL_EPILOGUE
 #include "conv/nvidia/hopper_runs.h"
 #endif
+#define STORES_BY_MAP (STORE_MAP && TENSOR_MAPS)
+#if STORES_BY_MAP
+#include "conv/nvidia/hopper_stores.h"
+#endif
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_hopper(
 #if TENSOR_MAPS != 1
@@ -215,8 +223,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #endif
     __global const MX_OPERAND *restrict W, long w_offset,
 #endif
-    __global MX_STORED *restrict Y, long y_offset, const MX_PROBLEM MX_GIVEN, const mx_nv_tiles order, const float alpha,
-    const float beta
+    __global MX_STORED *restrict Y, long y_offset,
+#if STORES_BY_MAP
+    const mx_tensor_map y_map,
+#elif STORE_MAP
+    __global MX_STORED *restrict y_again, long y_again_offset,
+#endif
+    const MX_PROBLEM MX_GIVEN, const mx_nv_tiles order, const float alpha, const float beta
 #if SCALED
     , __global const float *restrict roots, long roots_offset, const int filter_roots_at
 #elif EIGHT_BITS
@@ -233,6 +246,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #endif
 #if LOCAL_EPILOGUE
     __local uint4 runs[4 * CONSUMERS * RUN_BYTES / 16] __attribute__((aligned(128)));
+#endif
+#if STORES_BY_MAP
+    __local uint4 stored[2 * CONSUMERS * STORE_BYTES / 16] __attribute__((aligned(1024)));
+    ulong y_map_at;
+    MX_PARAMETER_AT(y_map_at, "conv_nvidia_hopper", "4");
 #endif
 #if AXES == 3
     const mx_nv_conv g = volume.conv;
@@ -696,6 +714,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
             mx_wg_matrix((CHANNELS_LAST ? pixels_at : filters_at) + warpgroup * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
         const ulong b_matrix =
             mx_wg_matrix((CHANNELS_LAST ? filters_at : pixels_at) + column0 * ROW_BYTES, BLOCK_BYTES);
+#if STORES_BY_MAP
+        int stores = 0;
+#endif
         int turns = role; /* the very first tile waits for no one */
         int stage = 0, parity = 0, skip = PING_PONG && role == 1 ? RING_SLICES(mx_tile(get_group_id(0), &order)) : 0;
         for (int tile = get_group_id(0) + (PING_PONG ? role * get_num_groups(0) : 0); tile < tiles;
@@ -786,6 +807,17 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #else
             const bool plainly = alpha == 1 && beta == 0 && ((ulong)y & (sizeof(MX_STORED) * VEC - 1)) == 0;
 #endif
+#if STORES_BY_MAP
+#ifdef EPILOGUE
+            if (MX_PLAIN_EPILOGUE)
+#else
+            if (alpha == 1 && beta == 0)
+#endif
+                mx_store_by_map(sums, y_map_at, m0 + warpgroup * (WG_ROWS * 64), own.group * MX_CONV(&MX_GIVEN)->filters + n0,
+                                MX_CONV(&MX_GIVEN)->filters - n0, role, mx_shared(stored) + role * (2 * STORE_BYTES),
+                                &stores);
+            else
+#endif
             if (plainly)
 #if LOCAL_EPILOGUE
                 mx_store_runs(sums, y, m0, n0, &MX_GIVEN, warpgroup, mx_shared(runs) + (item >> 5) * RUN_BYTES);
@@ -796,5 +828,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                 mx_store_tile(sums, y, m0, n0, &MX_GIVEN, MX_STORE_ALPHA, beta, false, warpgroup MX_STORE_MORE);
 #endif
         }
+#if STORES_BY_MAP
+        if ((item & 127) == 0)
+            MX_STORES_READ(0); /* local memory is the next group's */
+#endif
     }
 }

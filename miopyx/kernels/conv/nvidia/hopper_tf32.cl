@@ -103,7 +103,7 @@
 #define Y_MAP_NUMBER_0 5
 #define Y_MAP_NUMBER_1 4
 #define Y_MAP_NUMBER MX_JOIN(Y_MAP_NUMBER_, W_IN_PLACE)
-#include "conv/nvidia/hopper_tf32_stores.h"
+#include "conv/nvidia/hopper_stores.h"
 #endif
 /* As MX_MULTIPLY_SLICES has it. */
 #define WGMMA MX_JOIN(MX_WGMMA_, BF)

@@ -44,7 +44,8 @@ cdef tuple hopper_args(const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g
 cdef double time_of(const choice_t* c, const mx_nv_conv* g, int phases, int64_t tiles, int64_t groups,
                     int64_t depth=*) noexcept nogil
 cdef int64_t slices_of(const mx_nv_conv* g, int64_t depth=*) noexcept nogil
-cdef int64_t stages_of(const choice_t* c, int64_t slices, bint x_transposed, bint local_epilogue) noexcept nogil
+cdef int64_t stages_of(const choice_t* c, int64_t slices, bint x_transposed, bint local_epilogue,
+                       bint stores_by_map=*) noexcept nogil
 cdef bint is_flat(const mx_nv_conv* g) noexcept nogil
 cdef dict axes_of(const mx_nv_conv* g)
 cdef bint at_once(const mx_conv_problem* p, const mx_nv_conv* g, int count) noexcept nogil

@@ -48,6 +48,15 @@ cdef enum:
     LOCAL_BYTES = 225000   # likewise for the rings of conv/nvidia/hopper_rows.cl
     CACHED = 40000000      # bytes of x and dy that the L2 keeps
 
+cdef bint _stores_by_map = True
+
+
+def store_by_maps(bint allowed=True):
+    """Whether results go to y by tensor maps; for tests and benches."""
+    global _stores_by_map
+    _stores_by_map = allowed
+
+
 cdef int64_t _most_read_again = 2 * CACHED
 
 
@@ -340,6 +349,7 @@ cdef struct chosen_t:
     int choice
     int64_t groups, stages, tiles
     double cost
+    bint stores_by_map
 
 
 cdef bint _shared(const mx_nv_conv* g) noexcept nogil:
@@ -379,7 +389,7 @@ cdef chosen_t _choose_among(Device dev, const mx_conv_problem* p, const roles_t*
     cdef const choice_t* table = &MAPPED[0] if _by_maps(dev, p, r, g, phases, last) else &CHOICES[0]
     cdef double cost
     cdef choice_t tile
-    cdef chosen_t best = chosen_t(0, 1, 1, 1, -1)
+    cdef chosen_t best = chosen_t(0, 1, 1, 1, -1, map_of_y(dev, p, r, g, phases, last) is not None)
     cdef int i
     for i in range(CHOICES_COUNT):
         if (i == T256X64 or i == T256X64_RESIDENT) != shared or only >= 0 and i != only:
@@ -396,7 +406,7 @@ cdef chosen_t _choose_among(Device dev, const mx_conv_problem* p, const roles_t*
             continue  # a warpgroup has 64 rows of the product, and these share none
         down = up(g.pixels, CHOICES[i].pixels) // CHOICES[i].pixels * g.groups
         across = up(g.filters, CHOICES[i].filters) // CHOICES[i].filters
-        stages = stages_of(&CHOICES[i], slices, r.x_pixels != 0, local_epilogue)
+        stages = stages_of(&CHOICES[i], slices, r.x_pixels != 0, local_epilogue, best.stores_by_map)
         groups = groups_of(units, phases * down * across, phases, interleaves(g, phases, 2))
         if CHOICES[i].resident:
             # A group keeps its filters.
@@ -407,7 +417,7 @@ cdef chosen_t _choose_among(Device dev, const mx_conv_problem* p, const roles_t*
         tile.end = _end_of(&table[i], i, p)
         cost = time_of(&tile, g, phases, down * across, groups)
         if best.cost < 0 or cost < best.cost:
-            best = chosen_t(i, groups, stages, phases * down * across, cost)
+            best = chosen_t(i, groups, stages, phases * down * across, cost, best.stores_by_map)
     return best
 
 
@@ -559,10 +569,23 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
             args = hopper_args(p, r, &whole_grid, &unphased, phases, &CHOICES[chosen], g) + _roots(r)
         if maps is not None:
             spec, unmapped = spec.defining(f"-D TENSOR_MAPS={by_maps}"), spec
+            if best.stores_by_map:
+                spec, unmapped = spec.defining("-D STORE_MAP=1"), unmapped.defining("-D STORE_MAP=1")
+                args = args[:3] + (mapped(args[2], map_of_y(dev, p, r, g, phases, last)),) + args[3:]
             x, args = args[:1], (mapped(args[0], maps[0]), mapped(args[1], maps[1])) + args[2:]
             if by_maps == 2:
                 args, unmapped = x + args, unmapped.defining("-D X_AGAIN=1")
     return Step(spec, args, (best.groups * threads,), (threads,), 1, unmapped)
+
+
+cdef bytes map_of_y(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases, bint last):
+    """The map that results go by, None where there is none."""
+    if not (_stores_by_map and last and phases == 1 and g.y_first == 0 and not r.scaled and not p.fused.parts & MX_FUSED_Z
+            and (g.groups == 1 or g.filters % 64 == 0) and g.filters == r.filters
+            and (p.direction == MX_FORWARD or p.step[0] * p.step[1] * p.step[2] == 1)
+            and _by_maps(dev, p, r, g, phases, last) == 1):
+        return None
+    return map_result(g, g.y_h * plane_rows(r.y) if g.p >> 16 else 0, 64, 2)
 
 
 cdef tuple _maps(const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases, const mx_nv_conv* whole,
@@ -687,9 +710,11 @@ cdef int64_t slices_of(const mx_nv_conv* g, int64_t depth=SLICE) noexcept nogil:
     return ceil_div(both(g.taps_h) * g.taps_w * g.reduced, depth)
 
 
-cdef int64_t stages_of(const choice_t* c, int64_t slices, bint x_transposed, bint local_epilogue) noexcept nogil:
+cdef int64_t stages_of(const choice_t* c, int64_t slices, bint x_transposed, bint local_epilogue,
+                       bint stores_by_map=False) noexcept nogil:
     """How many slices the ring has, so that all of a group fits into local memory."""
-    cdef int64_t left = GROUP_BYTES - c.pixels * ((0 if x_transposed else 8) + (128 if local_epilogue else 0))
+    cdef int64_t left = GROUP_BYTES - ((49 << 10 if c.pixels == 192 and c.filters == 128 else 33 << 10)
+                                        if stores_by_map else 0) - c.pixels * ((0 if x_transposed else 8) + (128 if local_epilogue else 0))
     cdef int64_t w = c.filters * 128
     if c.resident:
         return min(768 // c.pixels, (left - slices * w) // (c.pixels * 128))

@@ -173,6 +173,37 @@ def test_taps_that_share_rows(gpu, host, rng, request, name, layout, direction):
     every_way(gpu, host, rng, case, layout, direction)
 
 
+# By maps of 32 channels, in which directions.
+HALF_SLICES = {
+    "96 channels": (conv_case(2, 96, 128, (9, 11), (3, 3), (1, 1)), {0}),
+    "volumes of 32 with strides": (conv_case(1, 32, 64, (5, 8, 9), (3, 3, 3), (1, 1, 1), (2, 2, 2)), {0}),
+    "volumes of 32 and 96": (conv_case(1, 32, 96, (3, 6, 7), (3, 3, 3), (1, 1, 1)), {0, 1}),
+    "1x1 of 160 and 96": (conv_case(3, 160, 96, (7, 9), (1, 1)), {0, 1}),
+    "32 and 160 with a stride": (conv_case(2, 32, 160, (10, 9), (3, 3), (1, 1), (2, 2)), {0, 1}),
+    "groups": (conv_case(2, 192, 128, (7, 6), (3, 3), (1, 1), groups=2), {0}),
+    "to 96, all phases at once": (conv_case(2, 128, 96, (8, 10), (3, 3), (1, 1), (2, 2)), {1}),
+}
+
+
+@pytest.mark.parametrize("direction", range(2))
+@pytest.mark.parametrize("name", HALF_SLICES)
+@pytest.mark.parametrize("tile", [-1, *range(12)])
+def test_slices_of_two_taps_by_tensor_maps(gpu, host, rng, tile, name, direction):
+    if gpu.device.info.cuda < 0:
+        pytest.skip("OpenCL makes no tensor maps")
+    case, by_maps = HALF_SLICES[name]
+    try:
+        _wgmma.limit_choices(tile, rows=4)
+        steps = SOLVERS[direction].solution(gpu.device, problem_of(case, "float16", "channels last", direction)).steps
+        assert (direction in by_maps) == any("HALF_SLICES=1" in step.spec.options for step in steps)
+        example = Example(case, "float16", "channels last", rng, host, copied=True)
+        check_twice(gpu, example, direction, SOLVERS[direction], rng)
+        if tile < 0:
+            every_way(gpu, host, rng, case, "channels last", direction)
+    finally:
+        _wgmma.limit_choices()
+
+
 @pytest.mark.parametrize("direction", range(2))
 @pytest.mark.parametrize("layout", ["packed", "channels last"])
 @pytest.mark.parametrize("name", WIDE)

@@ -37,6 +37,7 @@ cdef enum:
     CU_TENSOR_MAP_DATA_TYPE_UINT16 = 1
     CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 = 11
     CU_TENSOR_MAP_INTERLEAVE_NONE = 0
+    CU_TENSOR_MAP_SWIZZLE_64B = 2
     CU_TENSOR_MAP_SWIZZLE_128B = 3
     CU_TENSOR_MAP_L2_PROMOTION_L2_128B = 2
     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0
@@ -683,6 +684,8 @@ cdef int32_t _set_map(void* kernel, uint32_t index, const void* address, const t
     cdef uint32_t[5] box
     cdef uint32_t[5] steps
     cdef int32_t element = CU_TENSOR_MAP_DATA_TYPE_UINT16 if map.bytes == 2 else CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
+    cdef int32_t swizzle = (CU_TENSOR_MAP_SWIZZLE_64B if map.bytes * map.box[0] == 64
+                            else CU_TENSOR_MAP_SWIZZLE_128B)
     cdef bint pushed
     cdef int32_t code
     cdef int i
@@ -696,12 +699,12 @@ cdef int32_t _set_map(void* kernel, uint32_t index, const void* address, const t
     if map.im2col:
         code = cu.cuTensorMapEncodeIm2col(
             made, element, map.rank, <void*> address, lens, strides, map.lower, map.upper,
-            box[0], box[1], steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+            box[0], box[1], steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
     else:
         code = cu.cuTensorMapEncodeTiled(
             made, element, map.rank, <void*> address, lens, strides, box, steps,
-            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
     leave(pushed)
     return _set_arg(kernel, index, MAP_BYTES, made) if code == 0 else code

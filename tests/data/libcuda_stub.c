@@ -381,8 +381,8 @@ static int make_map(tensor_map_argument *made, int type, uint32_t rank, void *ad
                     int interleave, int swizzle) {
     const int most = rank == 4 ? 128 : 16, bytes = type == 11 ? 4 : 2;
     tensor_map *m = calloc(1, sizeof *m); /* as long as the process: maps are copied freely */
-    NEED((uintptr_t) made % 64 == 0 && (type == 1 || type == 11) && (uintptr_t) address % 16 == 0 && interleave == 0 && swizzle == 3, INVALID);
-    NEED(rank >= (lower ? 4 : 2) && rank <= 5 && box[0] * bytes == 128, INVALID);
+    NEED((uintptr_t) made % 64 == 0 && (type == 1 || type == 11) && (uintptr_t) address % 16 == 0 && interleave == 0, INVALID);
+    NEED(rank >= (lower ? 4 : 2) && rank <= 5 && box[0] * bytes == (swizzle == 3 ? 128 : swizzle == 2 ? 64 : 0), INVALID);
     m->address = (uintptr_t) address, m->rank = rank, m->bytes = bytes, m->im2col = lower != NULL;
     for (uint32_t i = 0; i < rank; i++) {
         NEED(len[i] && len[i] <= 1ull << 32 && step[i] && step[i] <= 8, INVALID);

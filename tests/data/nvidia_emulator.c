@@ -285,9 +285,9 @@ static void nv_copy_box(uint32_t to, uint64_t map_at, const int32_t *place, cons
             from += i * m->stride[axis];
         }
         for (int i = 0; i < (int)m->box[0]; i++) {
-            uint32_t target = to + row * 128 + i * m->bytes, bits = 0;
+            uint32_t target = to + (row * m->box[0] + i) * m->bytes, bits = 0;
             const int64_t column = (int64_t)at[0] + i;
-            target ^= (target >> 7 & 7) << 4;
+            target ^= (target >> 7 & (m->box[0] * m->bytes == 64 ? 3 : 7)) << 4;
             if (inside && column >= 0 && column < (int64_t)m->len[0])
                 memcpy(&bits, global_at(from + m->bytes * column, m->bytes, "cp.async.bulk.tensor"), m->bytes);
             if (m->bytes == 4) /* halves to even */
@@ -309,7 +309,7 @@ static void nv_copy_box(uint32_t to, uint64_t map_at, const int32_t *place, cons
         }
     }
     mbarrier *b = mbarrier_at(barrier_at);
-    b->bytes -= rows * 128;
+    b->bytes -= rows * m->box[0] * m->bytes;
     complete(b);
 }
 /* The other way, by a map without im2col: as late as may be, when it is waited for. */

@@ -67,6 +67,10 @@
                      * blocks of pixels in which an image ends and another one begins */
 #define TENSOR_MAPS 0
 #endif
+#ifndef HALF_SLICES /* 1, with TENSOR_MAPS 1, CHANNELS_LAST and without X_TRANSPOSED: `reduced` and `channels` are multiples
+                     * of 32, and a slice is two boxes of 32, each of one tap, with rows of 64 bytes */
+#define HALF_SLICES 0
+#endif
 #ifndef STORE_MAP /* 1, with TENSOR_MAPS 1 and CHANNELS_LAST: y goes by a map, too, the parameter behind it; without, that
                    * is there for nothing.  16 bits, one phase, no z */
 #define STORE_MAP 0
@@ -156,6 +160,12 @@
 #define W_AT (RESIDENT ? slice * W_BYTES : stage * STAGE_BYTES)
 #define A_AT (CHANNELS_LAST ? stage * STAGE_BYTES : W_AT)
 #define B_AT (CHANNELS_LAST ? W_AT : stage * STAGE_BYTES)
+
+#if HALF_SLICES
+#define HALF_ROW_BYTES (ROW_BYTES / 2)
+#define A_PLACE(i, k) (A_AT + (i) * (64 * HALF_ROW_BYTES) + (k) / 2 * (BP * HALF_ROW_BYTES) + (k) % 2 * 32)
+#define B_PLACE(k) (B_AT + (W_TRANSPOSED ? (k)*B_STEP : (k) / 2 * (BF * HALF_ROW_BYTES) + (k) % 2 * 32))
+#endif
 
 #define RUNS (64 / X_RUN) /* of a row of 64 pixels */
 #define RUN_ROWS_AT_ONCE (128 / RUNS)
@@ -574,6 +584,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #endif
             const int slices_all = SLICES(own);
             int c = 0, tap_d = 0, tap_h = 0, tap_w = 0;
+#if HALF_SLICES
+            bool behind = false;
+#endif
             for (int slice = 0; slice < slices_all; slice++) {
                 const uint at = shared + stage * STAGE_BYTES, arrived = full + 8 * stage;
                 mx_barrier_wait(empty + 8 * stage, parity);
@@ -584,7 +597,31 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
                     MX_COPY_CHANNELS(at + b * BLOCK_BYTES, x_map_at, first[b], own.group * g.reduced + c, image[b],
                                      arrived);
 #else
+#if HALF_SLICES
+#pragma unroll
+                for (int half_slice = 0; half_slice < 2; half_slice++) {
+                    /* Behind the last tap both are zeros. */
+                    const bool some = !behind;
+                    MX_COPY_PIXELS(at + half_slice * (BP * HALF_ROW_BYTES), x_map_at,
+                                   some ? own.group * g.reduced + c : g.groups * g.reduced, pixel, MAPPED_TAP, arrived);
+                    if (!has_filters) {
+                        const uint w_to = shared + FILTERS_AT(stage, slice)
+                                          + half_slice * (W_TRANSPOSED ? 32 * ROW_BYTES : BF * HALF_ROW_BYTES);
+                        COPY_FILTERS_BY_MAP(w_to, some ? own.phase.w_first + MX_TAP_IN_W(tap_d, tap_h, tap_w) : 1 << 29, c,
+                                            arrived);
+                    }
+                    c += 32;
+                    if (c == g.reduced) {
+                        c = 0;
+                        behind = MX_NEXT_TAP(own.phase, tap_d, tap_h, tap_w);
+                    }
+                }
+                if (++stage == STAGES)
+                    stage = 0, parity ^= 1;
+                continue;
+#else
                 MX_COPY_PIXELS(at, x_map_at, own.group * g.reduced + c, pixel, MAPPED_TAP, arrived);
+#endif
 #endif
                 if (!has_filters) {
                     COPY_FILTERS_BY_MAP(shared + FILTERS_AT(stage, slice),
@@ -710,10 +747,16 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #endif
         const int warpgroup = PING_PONG ? 0 : role / WG_COLUMNS, column0 = PING_PONG ? 0 : role % WG_COLUMNS * WN;
         const uint pixels_at = shared, filters_at = shared + (RESIDENT ? RING_BYTES : BP * ROW_BYTES);
+#if HALF_SLICES
+        const ulong a_matrix = mx_wg_narrow(pixels_at + warpgroup * (WG_ROWS * 64 * HALF_ROW_BYTES), HALF_ROW_BYTES);
+        const ulong b_matrix = W_TRANSPOSED ? mx_wg_matrix(filters_at + column0 * ROW_BYTES, BLOCK_BYTES)
+                                            : mx_wg_narrow(filters_at + column0 * HALF_ROW_BYTES, HALF_ROW_BYTES);
+#else
         const ulong a_matrix =
             mx_wg_matrix((CHANNELS_LAST ? pixels_at : filters_at) + warpgroup * WG_ROWS * BLOCK_BYTES, BLOCK_BYTES);
         const ulong b_matrix =
             mx_wg_matrix((CHANNELS_LAST ? filters_at : pixels_at) + column0 * ROW_BYTES, BLOCK_BYTES);
+#endif
 #if STORES_BY_MAP
         int stores = 0;
 #endif

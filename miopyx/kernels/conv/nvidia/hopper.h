@@ -68,6 +68,10 @@
 /* sums[WG_ROWS][WN / 2] += the products of `count` slices from `stage` on.  Expects the names below, with `before`: the
  * barrier of the stage whose products are still under way, which the caller arrives at behind the last wait. */
 #if !EIGHT_BITS
+#ifndef A_PLACE /* of 64 rows and 16 numbers of a slice */
+#define A_PLACE(i, k) (A_AT + (i)*BLOCK_BYTES + (k)*A_STEP)
+#define B_PLACE(k) (B_AT + (k)*B_STEP)
+#endif
 #define MX_MULTIPLY_SLICES(sums, count)                                                                               \
     for (int slice = 0; slice < (count); slice++) {                                                                   \
         mx_barrier_wait(full + 8 * stage, parity);                                                                     \
@@ -75,8 +79,7 @@
         MX_WG_FENCE();                                                                                                \
         _Pragma("unroll") for (int k = 0; k < 4; k++)                                                                 \
             _Pragma("unroll") for (int i = 0; i < WG_ROWS; i++)                                                       \
-                WGMMA(sums[i], a_matrix + ((A_AT + i * BLOCK_BYTES + k * A_STEP) >> 4),                               \
-                      b_matrix + ((B_AT + k * B_STEP) >> 4), "1", TRANS);                                             \
+                WGMMA(sums[i], a_matrix + (A_PLACE(i, k) >> 4), b_matrix + (B_PLACE(k) >> 4), "1", TRANS);            \
         MX_WG_COMMIT();                                                                                               \
         MX_WG_WAIT(1);                                                                                                \
         if (lane == 0 && slice > 0)                                                                                   \

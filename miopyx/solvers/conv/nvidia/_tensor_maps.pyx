@@ -56,13 +56,18 @@ cdef bint _set_axis(tensor_map_t* m, int axis, int64_t length, int64_t stride, i
             and (taps - 1) * max(tap, -tap) < 2 * most)
 
 
+cdef int64_t _row_of(const mx_nv_conv* g, int64_t size) noexcept nogil:
+    """Channels of a box: 128 bytes of them, of 16 bits half as many where taps are no multiples of those."""
+    return ROW // 2 if size == 2 and g.reduced % ROW else ROW_BYTES // size
+
+
 cdef bytes map_pixels(const mx_nv_conv* g, int64_t x_d, int64_t pixels, int64_t size):
     """x, of numbers of `size` bytes, floats where 4: a box is 128 bytes of channels of so many pixels.
 
     `x_d` is the stride along a volume's depth.
     """
     cdef tensor_map_t m
-    cdef int64_t row = ROW_BYTES // size
+    cdef int64_t row = _row_of(g, size)
     cdef bint deep = g.p >> 16 != 0, fits
     if g.x_c != 1 or g.channels != g.reduced or g.reduced % row or g.groups > 1 and g.x_g != g.reduced:
         return None
@@ -104,12 +109,12 @@ cdef mx_nv_conv reach_of(const mx_nv_conv* g, int phases) noexcept nogil:
     return o
 
 
-cdef bytes _rows(int64_t columns, int64_t rows, int64_t stride, int64_t box, int64_t size):
-    """Rows of `columns` numbers of `size` bytes, `stride` apart: a box is 128 bytes of `box` rows."""
+cdef bytes _rows(int64_t columns, int64_t rows, int64_t stride, int64_t box, int64_t size, int64_t row=0):
+    """Rows of `columns` numbers of `size` bytes, `stride` apart: a box is 128 bytes of `box` rows, or `row` numbers."""
     cdef tensor_map_t m
     memset(&m, 0, sizeof(m))
     m.bytes, m.rank, m.len[0], m.len[1], m.stride[1], m.box[0], m.box[1] = (
-        <int> size, 2, columns, rows, size * stride, <int> (ROW_BYTES // size), <int> box)
+        <int> size, 2, columns, rows, size * stride, <int> (row if row else ROW_BYTES // size), <int> box)
     m.step[0] = m.step[1] = 1
     return ((<const char*> &m)[:sizeof(m)]
             if m.stride[1] % 16 == 0 and 0 < columns <= stride and box <= MOST_BOX else None)
@@ -164,8 +169,10 @@ cdef bytes map_filters(const mx_nv_conv* g, int64_t w_d, bint transposed, bint p
         high += max(<int64_t> 0, far[i])
     if low < 0 or g.groups > 1 and g.w_g != rows * w_k:
         return None
-    plain = _rows(high + (g.filters if transposed else g.reduced), g.groups * rows, w_k,
-                  ROW if transposed else filters, size)
+    if transposed:
+        plain = _rows(high + g.filters, g.groups * rows, w_k, _row_of(g, size), size)
+    else:
+        plain = _rows(high + g.reduced, g.groups * rows, w_k, filters, size, _row_of(g, size))
     if plain is None or not permuted:
         return plain
     if g.filters % block:

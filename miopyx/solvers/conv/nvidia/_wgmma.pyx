@@ -361,7 +361,8 @@ cdef int _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, const 
                   bint last) noexcept:
     """What the kernel copies by tensor maps, should there be some for how x and w lie: see its TENSOR_MAPS."""
     if (phases > 1 and (g.p >> 16 or r.x_pixels) or p.fused.parts or r.narrow.used or r.scaled and not last
-            or g.reduced % SLICE or g.channels != g.reduced or not has_maps(dev)):
+            or g.reduced % (SLICE if r.x_pixels or not last else SLICE // 2) or g.channels != g.reduced
+            or not has_maps(dev)):
         return 0
     if r.x_pixels == 0 or both(g.p) * g.q % 64 == 0:
         return 1
@@ -569,6 +570,8 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
             args = hopper_args(p, r, &whole_grid, &unphased, phases, &CHOICES[chosen], g) + _roots(r)
         if maps is not None:
             spec, unmapped = spec.defining(f"-D TENSOR_MAPS={by_maps}"), spec
+            if g.reduced % SLICE:
+                spec = spec.defining("-D HALF_SLICES=1")
             if best.stores_by_map:
                 spec, unmapped = spec.defining("-D STORE_MAP=1"), unmapped.defining("-D STORE_MAP=1")
                 args = args[:3] + (mapped(args[2], map_of_y(dev, p, r, g, phases, last)),) + args[3:]

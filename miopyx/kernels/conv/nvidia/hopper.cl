@@ -60,7 +60,8 @@
 #ifndef X_THROUGH_L1 /* 1: x comes through the L1, since taps share much of it */
 #define X_THROUGH_L1 0
 #endif
-#ifndef TENSOR_MAPS /* 1: one work-item copies, by maps of x and w; `reduced` and `channels` are multiples of 64; with
+#ifndef TENSOR_MAPS /* 1: one work-item copies, by maps of x and w; `reduced` and `channels` are multiples of 64, or
+                     * there are one tap and one group, and zeros behind the last channel; with
                      * PHASES g has one tap, the lowest of all phases', and two axes; without W_TRANSPOSED there are
                      * multiples of 32 filters, neither z nor a bias is a slice, and with X_TRANSPOSED images have
                      * multiples of 64 pixels.  2, with X_TRANSPOSED, where they have multiples of 8: all work-items copy

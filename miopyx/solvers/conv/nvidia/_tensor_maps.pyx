@@ -58,7 +58,7 @@ cdef bint _set_axis(tensor_map_t* m, int axis, int64_t length, int64_t stride, i
 
 cdef int64_t _row_of(const mx_nv_conv* g, int64_t size) noexcept nogil:
     """Channels of a box: 128 bytes of them, of 16 bits half as many where taps are no multiples of those."""
-    return ROW // 2 if size == 2 and g.reduced % ROW else ROW_BYTES // size
+    return ROW // 2 if size == 2 and g.reduced % ROW and g.reduced % (ROW // 2) == 0 else ROW_BYTES // size
 
 
 cdef bytes map_pixels(const mx_nv_conv* g, int64_t x_d, int64_t pixels, int64_t size):
@@ -69,7 +69,9 @@ cdef bytes map_pixels(const mx_nv_conv* g, int64_t x_d, int64_t pixels, int64_t 
     cdef tensor_map_t m
     cdef int64_t row = _row_of(g, size)
     cdef bint deep = g.p >> 16 != 0, fits
-    if g.x_c != 1 or g.channels != g.reduced or g.reduced % row or g.groups > 1 and g.x_g != g.reduced:
+    if g.x_c != 1 or g.channels != g.reduced or g.groups > 1 and g.x_g != g.reduced:
+        return None
+    if g.reduced % row and (g.groups > 1 or both(g.taps_h) * g.taps_w != 1):
         return None
     memset(&m, 0, sizeof(m))
     m.bytes, m.rank, m.im2col, m.box[0], m.box[1] = <int> size, 5 if deep else 4, True, <int> row, <int> pixels

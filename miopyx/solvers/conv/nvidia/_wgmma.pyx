@@ -361,8 +361,11 @@ cdef int _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, const 
                   bint last) noexcept:
     """What the kernel copies by tensor maps, should there be some for how x and w lie: see its TENSOR_MAPS."""
     if (phases > 1 and (g.p >> 16 or r.x_pixels) or p.fused.parts or r.narrow.used or r.scaled and not last
-            or g.reduced % (SLICE if r.x_pixels or not last else SLICE // 2) or g.channels != g.reduced
-            or not has_maps(dev)):
+            or g.channels != g.reduced or not has_maps(dev)):
+        return 0
+    # Taps of 32 channels have boxes of their own; behind the last channel of one tap a map has zeros.
+    if g.reduced % SLICE and (r.x_pixels or not last or g.reduced % (SLICE // 2) and (
+            phases > 1 or g.groups > 1 or both(g.taps_h) * g.taps_w != 1)):
         return 0
     if r.x_pixels == 0 or both(g.p) * g.q % 64 == 0:
         return 1
@@ -570,7 +573,7 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
             args = hopper_args(p, r, &whole_grid, &unphased, phases, &CHOICES[chosen], g) + _roots(r)
         if maps is not None:
             spec, unmapped = spec.defining(f"-D TENSOR_MAPS={by_maps}"), spec
-            if g.reduced % SLICE:
+            if g.reduced % SLICE and g.reduced % (SLICE // 2) == 0:
                 spec = spec.defining("-D HALF_SLICES=1")
             if best.stores_by_map:
                 spec, unmapped = spec.defining("-D STORE_MAP=1"), unmapped.defining("-D STORE_MAP=1")

@@ -219,6 +219,28 @@ def test_residuals_by_every_tile(handle, host, rng, choice):
         _wgmma.limit_choices()
 
 
+@pytest.mark.parametrize("layout", ["packed", "channels last"])
+@pytest.mark.parametrize("way", range(4))
+def test_what_follows_filters_as_rows_of_the_product(handle, host, rng, way, layout):
+    """Of wgmma: each filter is of two rows of work-items."""
+    solver = registry.BY_NAME["NvWgmmaFwd"]
+    try:
+        _wgmma.limit_choices(rows=way)
+        for case in (conv_case(2 + way, 64, 64, (19, 23), (3, 3), (1, 1)),
+                     conv_case(2, 64, 40, (4, 30, 31 + way), (3, 3, 3), (1, 1, 1))):
+            example = Example(case, "float16", layout, rng, host)
+            if solver.why_not(handle.device, example.problem(0)) is not None:
+                pytest.skip("needs a Hopper GPU")
+            bound = (solver.error_bound(handle.device, example.problem(0)) + 16 * ROUNDOFF["float32"]
+                     + 2 * ROUNDOFF["float16"])
+            for bias, norm, mode in ((True, False, 3), (False, False, 8), (True, True, 0), (True, False, 3)):
+                fused = Fused(example, rng, mode, False, bias, norm, bool(rng.integers(2)))
+                fused.verify(fused.run(handle, solver, False), solver, bound)
+                example.shift = int(rng.integers(1, 8))
+    finally:
+        _wgmma.limit_choices()
+
+
 def random_memory(handle, rng, desc, positive=False):
     values = rng.uniform(0.5, 2, desc.lens) if positive else rng.standard_normal(desc.lens)
     return Tensor(handle, desc, values.astype(DTYPE[desc.dtype]))

@@ -124,10 +124,12 @@ WIDE = {
     "long images": (conv_case(2, 64, 64, (56, 56), (3, 3), (1, 1)), 3),
     "fewer of both": (conv_case(2, 48, 36, (20, 19), (5, 3), (2, 1)), 0),
     "16 channels": (conv_case(2, 16, 64, (20, 19), (3, 3), (1, 1)), 0),
+    "16 channels of a wide image": (conv_case(1, 16, 64, (5, 1100), (3, 3), (1, 1)), 0),
     "dilations": (conv_case(2, 64, 64, (23, 27), (3, 3), (2, 3), (1, 1), (2, 3)), 3),
     "volumes": (conv_case(2, 64, 64, (4, 30, 33), (3, 3, 3), (1, 1, 1)), 2),
     "volumes of 32 channels": (conv_case(2, 32, 64, (4, 30, 33), (3, 3, 3), (1, 1, 1)), 0),
     "along the depth": (conv_case(2, 64, 64, (9, 22, 23), (3, 1, 1), (1, 0, 0)), 4),
+    "nine along the depth": (conv_case(2, 64, 64, (9, 22, 23), (9, 1, 1), (4, 0, 0)), 4),
     "a stride of the depth": (conv_case(1, 64, 40, (9, 29, 34), (2, 3, 3), (1, 0, 1), (3, 1, 1)), 0),
     "a dilation of the depth": (conv_case(1, 64, 40, (9, 29, 34), (3, 3, 3), (2, 1, 1), (1, 1, 1), (2, 1, 1)), 0),
 }
@@ -193,6 +195,7 @@ def test_slices_of_two_taps_by_tensor_maps(gpu, host, rng, tile, name, direction
         pytest.skip("OpenCL makes no tensor maps")
     case, by_maps = HALF_SLICES[name]
     try:
+        gpu.forget_calls()  # which keep what was chosen
         _wgmma.limit_choices(tile, rows=4)
         steps = SOLVERS[direction].solution(gpu.device, problem_of(case, "float16", "channels last", direction)).steps
         assert (direction in by_maps) == any("HALF_SLICES=1" in step.spec.options for step in steps)
@@ -211,6 +214,7 @@ def test_filters_as_rows_of_the_product(gpu, host, rng, name, layout, direction)
     (case, wanted), taken = WIDE[name], 0
     try:
         for way in range(4):
+            gpu.forget_calls()  # which keep what was chosen
             _wgmma.limit_choices(rows=way)
             steps = SOLVERS[direction].solution(gpu.device, problem_of(case, "float16", layout, direction)).steps
             if any("hopper_rows" in step.spec.file and "WIDE=" in step.spec.options for step in steps):

@@ -384,7 +384,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
         mx_w_copies w = mx_begin_w(W, w_shared, w_full, item & 127, &g);
         /* The taps of a unit, or tile, before and behind which the next x is copied: while its room comes free these are
          * multiplied. */
-        const int taps_each = UNIT ? g.conv.taps_h * g.conv.taps_w : taps_all, ahead = min(W_STAGES - 1, taps_each - 1);
+        const int taps_each = UNIT ? g.conv.taps_h * g.conv.taps_w : taps_all, ahead = min(W_STAGES - 1, max(1, taps_each - 1));
 #endif
 #if UNIT
         int before = -1; /* the first tap of the unit before */

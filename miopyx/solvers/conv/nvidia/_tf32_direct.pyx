@@ -356,6 +356,7 @@ cdef list _launches(Device dev, work_t* o, int wanted):
         best[0].by_map = best[0].by_map and best[i].by_map
     for i in range(1, launches):  # filters are in one order
         best[i].by_map = best[0].by_map
+        best[i].stores_by_map = best[i].stores_by_map and best[0].by_map
     blocks = ceil_div(r.filters, filters)
     memset(&f, 0, sizeof(f))
     f.groups, f.filters, f.channels = <int> p.groups, <int> r.filters, <int> r.channels

@@ -218,7 +218,7 @@ cdef bint _set_wide(rows_t* o, const wide_t* way, int64_t taps) noexcept nogil:
     if o.unit:
         o.stages = min(8, o.stages + left // (o.unit * block))
     else:
-        o.blocks = min(32, o.blocks + left // block)
+        o.blocks = min(max(<int64_t> 32, o.blocks), o.blocks + left // block)
     return taps <= 128
 
 
@@ -586,10 +586,14 @@ cdef Step multiply_hopper(Device dev, const mx_conv_problem* p, const roles_t* r
 
 cdef bytes map_of_y(Device dev, const mx_conv_problem* p, const roles_t* r, const mx_nv_conv* g, int phases, bint last):
     """The map that results go by, None where there is none."""
+    cdef mx_nv_conv unphased
     if not (_stores_by_map and last and phases == 1 and g.y_first == 0 and not r.scaled and not p.fused.parts & MX_FUSED_Z
             and (g.groups == 1 or g.filters % 64 == 0) and g.filters == r.filters
             and (p.direction == MX_FORWARD or p.step[0] * p.step[1] * p.step[2] == 1)
             and _by_maps(dev, p, r, g, phases, last) == 1):
+        return None
+    unphased = operands(p, r)
+    if _maps(p, r, g, phases, &unphased, &CHOICES[T128X128], last) is None:
         return None
     return map_result(g, g.y_h * plane_rows(r.y) if g.p >> 16 else 0, 64, 2)
 
@@ -719,8 +723,9 @@ cdef int64_t slices_of(const mx_nv_conv* g, int64_t depth=SLICE) noexcept nogil:
 cdef int64_t stages_of(const choice_t* c, int64_t slices, bint x_transposed, bint local_epilogue,
                        bint stores_by_map=False) noexcept nogil:
     """How many slices the ring has, so that all of a group fits into local memory."""
-    cdef int64_t left = GROUP_BYTES - ((49 << 10 if c.pixels == 192 and c.filters == 128 else 33 << 10)
-                                        if stores_by_map else 0) - c.pixels * ((0 if x_transposed else 8) + (128 if local_epilogue else 0))
+    cdef int64_t left = GROUP_BYTES - (
+        (49 << 10 if c.pixels == 192 and c.filters == 128 else 33 << 10) if stores_by_map
+        else c.pixels * ((0 if x_transposed else 8) + (128 if local_epilogue else 0)))
     cdef int64_t w = c.filters * 128
     if c.resident:
         return min(768 // c.pixels, (left - slices * w) // (c.pixels * 128))

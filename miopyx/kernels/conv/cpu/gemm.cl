@@ -232,17 +232,29 @@ static inline lane_mask last_lanes(int count)
 
 /* s[4][NT_COLUMNS] += the lane-wise products of VEC elements of rows of A and rows of B.  Lanes where keep is 0 do not
  * count: both sides are cleared there, because 0 times an infinity would be NaN. */
-#define DOT_STEP(at, KEEP)                                                   \
-    do {                                                                     \
-        vec right[NT_COLUMNS];                                               \
-        _Pragma("unroll") for (int j = 0; j < NT_COLUMNS; j++)               \
-            right[j] = KEEP(TO_VEC(VLOAD(B_TYPE)(B, b[j] + (at))));          \
-        _Pragma("unroll") for (int i = 0; i < 4; i++) {                      \
-            const vec left = KEEP(TO_VEC(VLOAD(A_TYPE)(A, a[i] + (at))));    \
-            _Pragma("unroll") for (int j = 0; j < NT_COLUMNS; j++)           \
-                s[i][j] += left * right[j];                                  \
-        }                                                                    \
+#define DOT_STEP(at, KEEP)                                              \
+    do {                                                                \
+        vec right[NT_COLUMNS];                                          \
+        _Pragma("unroll") for (int j = 0; j < NT_COLUMNS; j++)          \
+            right[j] = KEEP(TO_VEC(VLOAD(B_TYPE)(row_b[j], at)));       \
+        _Pragma("unroll") for (int i = 0; i < 4; i++) {                 \
+            const vec left = KEEP(TO_VEC(VLOAD(A_TYPE)(row_a[i], at))); \
+            _Pragma("unroll") for (int j = 0; j < NT_COLUMNS; j++)      \
+                s[i][j] += left * right[j];                             \
+        }                                                               \
     } while (0)
+/* Steps in each block of k.  Rows are pointers: compilers would put sums of their offsets into vectors, and take sums of
+ * products out of registers for these. */
+#define FOR_BLOCKS(STEPS)                                      \
+    for (long block = 0; block < blocks; block++) {            \
+        __global const STORAGE(A_TYPE) *row_a[4];              \
+        __global const STORAGE(B_TYPE) *row_b[NT_COLUMNS];     \
+        _Pragma("unroll") for (int i = 0; i < 4; i++)          \
+            row_a[i] = A + block * a_r + a[i];                 \
+        _Pragma("unroll") for (int j = 0; j < NT_COLUMNS; j++) \
+            row_b[j] = B + block * b_r + b[j];                 \
+        STEPS;                                                 \
+    }
 #define KEEP_ALL(v) (v)
 #define KEEP_SOME(v) (keep ? (v) : (vec)((ACC)0))
 
@@ -259,14 +271,12 @@ static inline void dot_tile(vec *restrict sums,
 #pragma unroll
         for (int j = 0; j < NT_COLUMNS; j++)
             s[i][j] = sums[i * NT_PITCH + j];
-    const lane_mask keep = last_lanes((int)(depth % VEC));
-    for (long block = 0; block < blocks; block++, A += a_r, B += b_r) {
-        long k = 0;
-        for (; k + VEC <= depth; k += VEC)
-            DOT_STEP(k, KEEP_ALL);
-        /* The rest, less than a vector, is loaded together with elements before it that were counted already. */
-        if (k < depth)
-            DOT_STEP(depth - VEC, KEEP_SOME);
+    FOR_BLOCKS(for (long k = 0; k + VEC <= depth; k += VEC) DOT_STEP(k, KEEP_ALL))
+    /* The rest, less than a vector, is loaded together with elements before it that were counted already.  A loop of
+     * its own: between those of whole vectors the compiler would keep sums in memory for it. */
+    if (depth % VEC > 0) {
+        const lane_mask keep = last_lanes((int)(depth % VEC));
+        FOR_BLOCKS(DOT_STEP(depth - VEC, KEEP_SOME))
     }
 #pragma unroll
     for (int i = 0; i < 4; i++)

@@ -1,12 +1,13 @@
-"""The programs of the solvers for any GPU, without the devices: what defaults ask for, built for AMD's and Intel's.
+"""The programs of the solvers for any GPU, without the devices: what defaults ask for, built for those of other makers.
 
     python -P tests/gpu_programs.py                                   build all, list what fails, warns or spills
     python -P tests/gpu_programs.py gfx90a dg2 --file conv/gpu        for these GPUs, of files that begin so
     python -P tests/gpu_programs.py --write bench/results/gpu-programs.txt
 
 AMD's are built by clang (17 or newer) with the bitcode libraries of ROCm (Debian: clang-19, rocm-device-libs), Intel's
-by ocloc (Debian: intel-opencl-icd); nothing runs.  Each target is a device that solvers are asked on: lists of
-convolutions, what follows these, and random problems of all other operations, small ones and large ones.
+by ocloc (Debian: intel-opencl-icd), for addresses of 32 bits by clang (15 or newer) alone; nothing runs.  Each target
+is a device that solvers are asked on: lists of convolutions, what follows these, and random problems of all other
+operations, small ones and large ones.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import ast
 import hashlib
 import itertools
+import math
 import os
 import re
 import shutil
@@ -38,18 +40,23 @@ import drawn
 import guarded
 import random_operations
 from cases_reader import case_of_line, conv_cases
+from guarded import strides_of
 from solver_checks import descriptors, problem_of
 
 import miopyx
-from miopyx import ActivationDescriptor, TensorDescriptor
+from miopyx import ActivationDescriptor, PoolingDescriptor, TensorDescriptor
 from miopyx._core import Device
+from miopyx.api._batchnorm import plan_batch_norm_backward, plan_batch_norm_inference, plan_batch_norm_training
 from miopyx.api._mha import plan_mha
+from miopyx.api._pooling import plan_pooling_backward, plan_pooling_forward
+from miopyx.api._softmax import plan_softmax_backward, plan_softmax_forward
 from miopyx.device import devices
 from miopyx.problem._problem import ConvProblem
 from miopyx.runtime import programs
 from miopyx.solvers import registry
 from miopyx.tools.driver import families
 from miopyx.tools.driver.options import Command, UsageError
+from miopyx.values import kernels
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -81,6 +88,11 @@ class Target(NamedTuple):
     shared: int = 64 << 10  # bytes of local memory that four SIMDs share
     isa_version: int = 0   # as ROCm's libraries ask for it
 
+    @property
+    def memory(self) -> int:
+        """Return how many bytes it has."""
+        return (2 if self.runtime == "spir" else 16) << 30
+
     def device(self) -> Device:
         """Return it as solvers see it."""
         extensions = frozenset({"cl_khr_fp16", *(["cl_khr_fp64"] if self.fp64 else []),
@@ -89,7 +101,7 @@ class Target(NamedTuple):
         return Device(devices.find("host")._replace(
             name=f"{self.runtime}-{self.name}_{self.compute_units}", kind="gpu", runtime=self.runtime, isa=isa,
             compute_units=self.compute_units, local_mem=self.local_mem, max_work_group_size=self.items,
-            max_alloc=4 << 30, global_mem=16 << 30, fp64=self.fp64, fp16=True, host_unified=False,
+            max_alloc=self.memory // 4, global_mem=self.memory, fp64=self.fp64, fp16=True, host_unified=False,
             extensions=extensions))
 
 
@@ -104,6 +116,8 @@ TARGETS = {target.name: target for target in (
     Target("tgllp", "intel", 96, 512, 64 << 10, False),
     Target("acm-g10", "intel", 512, 1024, 64 << 10, False),
     Target("pvc", "intel", 512, 1024, 128 << 10),
+    # Of no maker: size_t and pointers have 32 bits.
+    Target("spir32", "spir", 8, 256, 32 << 10),
 )}
 
 
@@ -181,6 +195,8 @@ def of_commands(rng: np.random.Generator, count: int) -> None:
                         one.plan(host)
                 except (UsageError, miopyx.MIOpenError, MemoryError):
                     continue
+        of_poolings(host)
+        of_images(host)
         for i, (depth, dtype) in enumerate(itertools.product((16, 32, 40, 64, 80, 96, 128, 192, 256), drawn.TYPES)):
             t = TensorDescriptor(dtype, (2, 4, 1024, depth))
             real = "float64" if dtype == "float64" else "float32"
@@ -191,13 +207,55 @@ def of_commands(rng: np.random.Generator, count: int) -> None:
                 plan_mha(host, given is backward, 1.0, {f"Mha{name}": desc for name, desc in given.items()})
 
 
+# Lengths of x, windows, pads, strides, and what else there is.
+POOLINGS = (
+    *(((2, 64, 28, 28), *window, {}) for window in (((2, 2), (0, 0), (2, 2)), ((3, 3), (1, 1), (2, 2)),
+                                                    ((3, 3), (1, 1), (1, 1)))),
+    ((2, 6, 15, 15), (3, 3), (0, 0), (2, 2), {}),
+    ((2, 64, 14, 14), (14, 14), (0, 0), (1, 1), {}), ((2, 64, 7, 7), (7, 7), (0, 0), (1, 1), {}),
+    ((2, 8, 28, 28), (3, 3), (2, 2), (1, 1), {"dilations": (2, 2)}),
+    ((2, 8, 28, 28), (3, 3), (1, 1), (2, 2), {"divisor_override": 7}),
+    ((1, 4, 80, 80), (40, 40), (0, 0), (8, 8), {}),
+    ((1, 4, 9, 9, 9), (2, 3, 3), (0, 1, 1), (2, 2, 2), {}))
+
+
+def of_poolings(host: miopyx.Handle) -> None:
+    """Make the plans of poolings that each way of a GPU's is for: few random ones have lengths that fit."""
+    for dtype, layout, mode, (lens, windows, pads, strides, more) in itertools.product(
+            TYPES[:4], ("packed", "channels last"), range(3), POOLINGS):
+        x = TensorDescriptor(dtype, lens, strides_of(lens, layout))
+        for index_type in (0, 2) if mode == 0 and len(windows) == 2 and math.prod(windows) < 256 else (2,):
+            pool = PoolingDescriptor(mode, windows, pads, strides, index_type=index_type, index_mode=0, **more)
+            out = pool.output_lens(x)
+            y = TensorDescriptor(dtype, out, strides_of(out, layout))
+            for save in (False, True) if mode == 0 else (False,):
+                plan_pooling_forward(host, pool, x, y, save)
+            plan_pooling_backward(host, pool, y, y, x, x)
+
+
+def of_images(host: miopyx.Handle) -> None:
+    """Make the plans of batch norms, some of them of nothing, and of softmaxes, short ones among them."""
+    for dtype, layout in itertools.product(TYPES[:4], ("packed", "channels last")):
+        for lens in ((16, 256, 14, 14), (32, 512, 7, 7), (8, 64, 28, 28), (0, 5, 3, 4)):
+            x = TensorDescriptor(dtype, lens, strides_of(lens, layout))
+            channel = TensorDescriptor("float64" if dtype == "float64" else "float32", (1, lens[1], 1, 1))
+            plan_batch_norm_training(host, 1, x, x, channel, running=True, save=True)
+            plan_batch_norm_inference(host, 1, x, x, channel)
+            for saved in (False, True):
+                plan_batch_norm_backward(host, 1, x, x, x, channel, saved)
+        for lens, mode in (((64, 10, 1, 1), 0), ((4, 21, 32, 32), 1), ((8, 1000, 1, 1), 0)):
+            x = TensorDescriptor(dtype, lens, strides_of(lens, layout))
+            plan_softmax_forward(host, x, x, 1, mode)
+            plan_softmax_backward(host, x, x, x, 1, mode)
+
+
 def others(rng: np.random.Generator, count: int) -> list:
     """Return random problems of the operations beside convolutions: `count` of each door to them."""
     found: dict = {}
     inner = registry.others
 
     def recorded(problem):
-        found.setdefault(repr(problem), problem)
+        found.setdefault((type(problem), problem.key), problem)
         return inner(problem)
 
     drawn.KNOWN[:] = ["host"]
@@ -255,6 +313,18 @@ def collect(target: Target, problems: Iterable) -> Wanted:
                 kernels = found[step.spec.file, step.spec.options]
                 kernels[step.spec.entry] = max(step.group, kernels.get(step.spec.entry, 0))
     return dict(found)
+
+
+MATRIX_CORES = "gfx90a", "gfx942", "gfx1100"  # targets that have those of `AmdMatrixFwd`
+# Kernels that no GPU is given, or NVIDIA's alone.
+NOT_FOR_ALL = re.compile(r"conv/cpu/|conv/nvidia/(?!sum\.cl)|.*_(cpu|nvidia)\.cl|layers/pooling_backward\.cl")
+
+
+def unreached(target: Target, files: Collection[str]) -> list[str]:
+    """Return the files of kernels that a target can take and that are not among those."""
+    return [file for file in kernels.names("conv", "layers")
+            if file.endswith(".cl") and file not in files and not NOT_FOR_ALL.match(file)
+            and (not file.startswith("conv/amd/") or target.name in MATRIX_CORES)]
 
 
 def shape_of(options: str) -> str:
@@ -365,13 +435,26 @@ def version(path: str) -> str:
         return "ocloc " + (written.read_text(encoding="utf-8").strip("\0 \n") if written.exists() else "")
 
 
+@cache
+def plain_clang() -> str | None:
+    """Return a clang that knows OpenCL C's functions and addresses of 32 bits, or None."""
+    for name in (*(f"clang-{version}" for version in range(22, 14, -1)), "clang"):
+        path = shutil.which(name)
+        if path is not None:
+            done = _spir(TARGETS["spir32"], "__kernel void f(__global float *p) { p[0] = exp(p[1]); }", "", path)
+            if not done.failed and "f" in done.kernels:
+                return path
+    return None
+
+
 def compiler(target: Target) -> str | None:
-    return clang() if target.runtime == "amd" else ocloc()
+    return {"amd": clang, "intel": ocloc, "spir": plain_clang}[target.runtime]()
 
 
 def build(target: Target, file: str, options: str) -> Built:
     """Build a program as a driver would: OpenCL C 1.2, since nobody asks for another."""
-    return (_amd if target.runtime == "amd" else _intel)(target, programs.source(file), options, compiler(target))
+    how = {"amd": _amd, "intel": _intel, "spir": _spir}[target.runtime]
+    return how(target, programs.source(file), options, compiler(target))
 
 
 def built_before(folder: Path | None, target: Target, file: str, options: str) -> Built:
@@ -457,6 +540,21 @@ def _intel(target: Target, source: str, options: str, path: str) -> Built:
     return Built(kernels, said)
 
 
+def _spir(_: Target, source: str, options: str, path: str) -> Built:
+    """Build LLVM's code for a device whose size_t and pointers have 32 bits: it has no registers yet."""
+    done = subprocess.run(
+        [path, "-x", "cl", "-target", "spir", "-cl-std=CL1.2", "-Xclang", "-finclude-default-header",
+         *options.replace("-D ", "-D").split(), "-O1", "-Wall", "-Wundef", "-Wshorten-64-to-32",
+         "-Wno-unused-const-variable", "-S", "-emit-llvm", "-o", "-", "-"], input=source, capture_output=True,
+        text=True, check=False)
+    if done.returncode:
+        return Built({}, done.stderr, failed=True)
+    names = re.findall(r"(?m)^define .*\bspir_kernel void @(\w+)\(", done.stdout)
+    missing = [name for name in re.findall(r"(?m)^declare .*@([\w$.]+)\(", done.stdout)
+               if not name.startswith(("llvm.", "_Z"))]  # OpenCL C's functions are overloaded
+    return Built({name: Kernel(name) for name in names}, done.stderr, missing)
+
+
 # Of an Intel thread, kept outside of its registers (4 or 8 KB) without a word of the compiler's; a power of two.
 FEW_BYTES = 1024
 
@@ -522,10 +620,12 @@ def main() -> int:
     begin = time.perf_counter()
     problems = [*convolutions(), *others(np.random.default_rng([options.seed, 1]), options.count)]
     print(f"{len(problems)} problems, {time.perf_counter() - begin:.0f} s", flush=True)
-    rows, totals, bad, spilling = defaultdict(list), [], [], []
+    rows, totals, bad, spilling, absent = defaultdict(list), [], [], [], []
     for name in options.targets or TARGETS:
         target = TARGETS[name]
         wanted = {key: groups for key, groups in collect(target, problems).items() if key[0].startswith(options.file)}
+        absent += [f"not reached on {name}: {file}" for file in unreached(target, {file for file, _ in wanted})
+                   if file.startswith(options.file)]
         order = some(wanted, options.seed + zlib.crc32(name.encode()), options.most)
         if options.list:
             for file, text in order:
@@ -547,26 +647,33 @@ def main() -> int:
         spilling += report.known
         print(totals[-1], f"{time.perf_counter() - begin:.0f} s", flush=True)
         if options.write:  # what is known so far
-            options.write.write_text(table(options.most, totals, rows, bad, spilling), encoding="utf-8")
-    if not options.list and not options.write:
-        print(table(options.most, totals, rows, bad, spilling))
+            options.write.write_text(table(options, totals, rows, bad, spilling, absent), encoding="utf-8")
+    if options.list:
+        print(*absent, sep="\n")
+    elif not options.write:
+        print(table(options, totals, rows, bad, spilling, absent))
     return int(bool(bad))
 
 
-def table(most: int, totals: list[str], rows: dict[str, list[str]], bad: list[str], spilling: list[str]) -> str:
-    used = [version(compiler(TARGETS[name])) for name in ("gfx906", "acm-g10") if compiler(TARGETS[name])]
-    lines = ["", *totals, "", HEADER, *(line for file in sorted(rows) for line in (file, *rows[file])), "",
+def table(options: argparse.Namespace, totals: list[str], rows: dict[str, list[str]], bad: list[str],
+          spilling: list[str], absent: list[str]) -> str:
+    built = [TARGETS[total.partition(":")[0]] for total in totals]
+    used = {compiler(target): None for target in built if compiler(target)}
+    asked = "".join(f" {word}" for word in (
+        *options.targets, *(["--file", options.file] if options.file else []),
+        *([] if options.most == ALL else ["--most", options.most])))
+    lines = ["", *totals, *(absent or ["No file of kernels that these GPUs take was left out."]), "", HEADER,
+             *(line for file in sorted(rows) for line in (file, *rows[file])), "",
              "What is not as it should be:" if bad else "Nothing else failed, warned or spilled.", *bad,
              *(["", "What spills all the same, see KNOWN in tests/gpu_programs.py:", *spilling] if spilling else [])]
-    return ABOUT.format(most="" if most == ALL else f" --most {most}", compilers="; ".join(used)) + "\n".join(
-        lines) + "\n"
+    return ABOUT.format(asked=asked, compilers="; ".join(map(version, used))) + "\n".join(lines) + "\n"
 
 
 ALL = 1 << 30
 HEADER = "".join(f"{word:>8}" for word in ("target", "kernels", "items", "VGPRs", "AGPRs", "SGPRs", "spilled",
                                           "scalars", "local", "scratch", "lanes", "waves"))
 ABOUT = """\
-Programs for GPUs that are not here; python -P tests/gpu_programs.py{most}
+Programs for GPUs that are not here; python -P tests/gpu_programs.py{asked}
 {compilers}
 
 Of each file of kernels, and each GPU, the most that any of its kernels takes in a default configuration: work-items of
@@ -646,8 +753,8 @@ class Report:
                                if entry in built.kernels]
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Yield files and their lines of the table."""
-        for file, found in self.kernels.items():
+        """Yield files and their lines of the table; of spir32 nothing is known."""
+        for file, found in self.kernels.items() if self.target.runtime != "spir" else ():
             numbers = [max((getattr(kernel, name) for kernel, _ in found), default=0) for name in (
                 "vgprs", "agprs", "sgprs", "vgpr_spills", "sgpr_spills", "local")]
             scratch = max((kernel.scratch for kernel, _ in found if spills(kernel) or kernel.largest == 0), default=0)
@@ -659,9 +766,12 @@ class Report:
                 waves))
 
     def total(self) -> str:
-        kernels = [kernel for found in self.kernels.values() for kernel, _ in found]
-        return (f"{self.target.name}: {self.programs} programs, {len(kernels)} kernels, {len(self.bad)} complaints, "
-                f"{sum(map(spills, kernels))} kernels spill, at most {max(k.vgprs for k in kernels)} registers")
+        found = [kernel for some in self.kernels.values() for kernel, _ in some]
+        said = f"{self.target.name}: {self.programs} programs, {len(found)} kernels, {len(self.bad)} complaints"
+        if self.target.runtime == "spir":
+            return said
+        return (f"{said}, {sum(map(spills, found))} kernels spill, "
+                f"at most {max((kernel.vgprs for kernel in found), default=0)} registers")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Programs for GPUs that are not here: what solvers take for AMD's and Intel's, built by their compilers.
+"""Programs for GPUs that are not here: what solvers take, built by AMD's and Intel's compilers and for 32 bits.
 
 `tests/gpu_programs.py` builds all of it, and writes bench/results/gpu-programs.txt.
 """
@@ -10,7 +10,20 @@ from concurrent.futures import ThreadPoolExecutor
 
 import gpu_programs
 import pytest
-from gpu_programs import TARGETS, Kernel, build, collect, compiler, complaints, convolutions, occupancy, others, some
+from gpu_programs import (
+    NOT_FOR_ALL,
+    TARGETS,
+    Kernel,
+    build,
+    collect,
+    compiler,
+    complaints,
+    convolutions,
+    occupancy,
+    others,
+    some,
+    unreached,
+)
 from solver_checks import descriptors, problem_of
 from test_depthwise import TILES
 
@@ -35,8 +48,8 @@ def need(*names):
     """Skip the test where no compiler builds for these targets."""
     for name in names:
         if compiler(TARGETS[name]) is None:
-            pytest.skip("needs clang 17 or newer and ROCm's bitcode libraries" if TARGETS[name].runtime == "amd" else
-                        "needs Intel's ocloc")
+            pytest.skip({"amd": "needs clang 17 or newer and ROCm's bitcode libraries", "intel": "needs Intel's ocloc",
+                         "spir": "needs clang"}[TARGETS[name].runtime])
 
 
 def build_some(name, problems, rng, most):
@@ -72,6 +85,37 @@ def test_programs_build_for_intel(rng, amount):
     assert len(files) > 30
 
 
+def test_programs_build_for_addresses_of_32_bits(rng, amount):
+    """Three of each file's, which take less long without a maker's compiler; with --long all."""
+    need("spir32")
+    wrong, files = build_some("spir32", [*convolutions(lists=amount(0, 1)), *others(rng, amount(1, 10))], rng,
+                              amount(3, 1 << 30))
+    assert not wrong, "\n".join(wrong)
+    assert len(files) > 30
+
+
+@pytest.mark.parametrize("name", ["gfx90a", "spir32"])
+def test_no_file_is_left_out(rng, name):
+    """What a table is made of reaches every file of kernels that such a GPU can take; nothing is built."""
+    target = TARGETS[name]
+    files = {file for file, _ in collect(target, others(rng, 2))}
+    problems = list(convolutions())
+    for at in rng.permutation(range(0, len(problems), 500)):
+        files |= {file for file, _ in collect(target, problems[at:at + 500])}
+        if not any(file.startswith("conv/") for file in unreached(target, files)):
+            break
+    assert not unreached(target, files)
+    assert not {file for file in files if NOT_FOR_ALL.match(file)}
+
+
+def test_a_file_that_is_left_out_is_named():
+    files = {file for file, _ in collect(TARGETS["gfx906"], convolutions(lists=False))}
+    left = unreached(TARGETS["gfx906"], files)
+    assert "layers/pooling_special.cl" in left
+    assert not {"conv/gpu/winograd.cl", "conv/amd/matrix.cl", "conv/cpu/few.cl", "layers/mha_nvidia.cl"} & set(left)
+    assert "conv/amd/matrix.cl" in unreached(TARGETS["gfx942"], {"layers/mha_gpu.cl"})
+
+
 @pytest.mark.parametrize(("file", "options", "entry"), ONCE, ids=[case[0] for case in ONCE])
 def test_what_once_was_wrong(file, options, entry):
     for name in ("gfx906", "gfx1030"):
@@ -105,6 +149,10 @@ def test_default_tiles_of_depthwise_convolutions_do_not_spill(name):
     assert not wrong, "\n".join(wrong)
 
 
+# What is wrong where addresses have 32 bits alone, and what else compilers do not say.
+NARROW = "shorten-64-to-32"
+UNSAID = {"gfx906": (NARROW,), "gfx1100": (NARROW,), "acm-g10": ("nobody defines", "warning:", "compiled for", NARROW),
+          "spir32": ("spilled", "compiled for", "local memory")}
 DEFECTS = {
     "fails": "__kernel void f(__global int *to) { to[0] = UNKNOWN; }",
     "nobody defines": "int g(int); __kernel void f(__global int *to) { to[0] = g(to[1]); }",
@@ -114,15 +162,15 @@ DEFECTS = {
                "for (int i = 0; i < to[0]; i++) all[to[i]] += all[to[2 * i]]; to[1] = all[to[3]]; }",
     "compiled for": "__kernel void f(__global int *to) { to[get_local_id(0)] = 1; }",
     "local memory": "__kernel void f(__global int *to) { __local int all[20000]; all[to[0]] = 1; to[1] = all[to[2]]; }",
+    NARROW: "__kernel void f(__global int *to, long at) { size_t i = at; to[i] = 1; }",
 }
 
 
-@pytest.mark.parametrize("name", ["gfx906", "gfx1100", "acm-g10"])
-@pytest.mark.parametrize("what", DEFECTS)
+@pytest.mark.parametrize(("name", "what"), [
+    (name, what) for name in ("gfx906", "gfx1100", "acm-g10", "spir32") for what in DEFECTS
+    if what not in UNSAID[name]])
 def test_a_defect_is_seen(monkeypatch, name, what):
     need(name)
-    if name == "acm-g10" and what in ("nobody defines", "warning:", "compiled for"):
-        pytest.skip("Intel's compiler does not say so")
     monkeypatch.setattr(programs, "source", lambda _: DEFECTS[what])
     target = TARGETS[name]
     said = "\n".join(complaints(target, "a.cl", "", {"f": 1024 if what == "compiled for" else 64},
@@ -139,13 +187,17 @@ def test_the_table_lists_what_spills(monkeypatch, name):
     report.add("a.cl", "", {"f": 64}, build(target, "a.cl", ""))
     monkeypatch.setattr(gpu_programs, "KNOWN", [(name, "b.cl", "")])
     report.add("b.cl", "", {"f": 64}, build(target, "b.cl", ""))
-    text = gpu_programs.table(1, [report.total()], {file: [row] for file, row in report.rows()}, report.bad,
-                              report.known)
+    parser = gpu_programs.arguments("What", TARGETS)
+    text = gpu_programs.table(parser.parse_args([name, "--most", "1"]), [report.total()],
+                              {file: [row] for file, row in report.rows()}, report.bad, report.known,
+                              [f"not reached on {name}: c.cl"])
     wrong, _, spilling = text.partition("What is not as it should be:")[2].partition("What spills all the same")
     assert f"{name} a.cl : f of 64" in wrong
     assert "b.cl" not in wrong
     assert f"{name} b.cl : f" in spilling
     assert "2 programs, 2 kernels, 1 complaints, 2 kernels spill" in text
+    assert f"tests/gpu_programs.py {name} --most 1\n" in text
+    assert f"\nnot reached on {name}: c.cl\n" in text
 
 
 def test_occupancy():

@@ -122,8 +122,8 @@ def test_packing_and_turning(build, rng, shape):
         check(queue, to, filled, shift)
 
 
-def test_two_tensors(build, rng):
-    first, second = Example(rng, (5, 1, 72, 3, 3), 1, 0), Example(rng, (2, 2, 64, 14, 14), 1, 0)
+def check_two(build, rng, *shapes):
+    first, second = (Example(rng, shape, 1, 0) for shape in shapes)
     sizes, tiles, run = geometry(first.shape, first.strides)
     others, more, other_run = geometry(second.shape, second.strides)
     pack, queue = build("pack_two", RUN=run, SECOND_RUN=other_run)
@@ -133,6 +133,10 @@ def test_two_tensors(build, rng):
          memory(queue, second.whole, 0), zero, other, zero, others, np.int32(tiles))
     check(queue, to, first.packed, 0)
     check(queue, other, second.packed, 0)
+
+
+def test_two_tensors(build, rng):
+    check_two(build, rng, (5, 1, 72, 3, 3), (2, 2, 64, 14, 14))
 
 
 @pytest.mark.some(2)

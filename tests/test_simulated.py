@@ -124,8 +124,7 @@ print(json.dumps(names))
 
 @needs_oclgrind
 def test_defects_are_found(tmp_path):
-    variables = simulated.environment(tmp_path) | {"OCLGRIND_LOG": str(tmp_path / "log"), "OCLGRIND_INST_COUNTS": "",
-                                                   "OCLGRIND_CHECK_API": ""}
+    variables = simulated.environment(tmp_path) | {"OCLGRIND_LOG": str(tmp_path / "log"), "OCLGRIND_CHECK_API": ""}
     variables = {name: value for name, value in variables.items() if value}
     done = subprocess.run([sys.executable, "-P", "-W", "ignore", "-c", RUN_THEM, HERE, DEFECTS], env=variables,
                           capture_output=True, text=True, check=False)

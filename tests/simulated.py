@@ -910,14 +910,14 @@ class Tally:
         lines = [f"{name:30} {value}" for name, value in rows]
         if whole:
             lines += [f"not reached: {file}" for file in known if file not in reached]
-            lines += [f"not asked for, or not applicable: {name}" for name in unasked(self.solvers)]
+            lines += [f"solver without a problem: {name}" for name in without_problems(self.solvers)]
             lines += [f"not reached: {name} of {file}" for file in reached
                       for name in sorted(self.files[file] - self.launched[file])]
         return "\n".join(lines)
 
 
-def unasked(solvers: Collection[str]) -> list[str]:
-    """Return solvers of convolutions, but NVIDIA's and the host's, that are not among those."""
+def without_problems(solvers: Collection[str]) -> list[str]:
+    """Return the solvers of convolutions, but NVIDIA's and the host's, that are not among those."""
     from miopyx.solvers import registry
     return [solver.name for solver in registry.CONV if solver.name not in solvers
             and not solver.name.startswith(("Nv", "Host"))]

@@ -679,19 +679,18 @@ Programs for GPUs that are not here; python -P tests/gpu_programs.py{asked}
 Of each file of kernels, and each GPU, the most that any of its kernels takes in a default configuration: work-items of
 a group, registers (AMD: of a lane, AGPRs among them, and of a wave; Intel: of a thread, 32 bytes each, pvc 64),
 registers that were spilled, scalar ones into lanes of others, bytes of local memory of a group and of scratch of a
-work-item; and the least: lanes (Intel: SIMD), waves that one of AMD's SIMDs holds at once.
+work-item; and the least: lanes (Intel: SIMD), waves that one of AMD's SIMDs holds at once.  For spir32, addresses of
+32 bits, programs end as LLVM's code, which has none of these.
 """
 
 
-# What spills all the same: how targets and files begin, part of the options.
+# What spills all the same: how targets and files begin, part of the options, bytes of a work-item at most.
 KNOWN = (
-    # It takes 32 work-items a thread, which leaves each 64 registers.
-    ("pvc", "", ""),
     # 64 complex numbers, where a filter is longer than shorter transforms; 32 where registers are half as many.
-    ("gfx", "conv/fft_", "ACC=double -D FFT_H=1 -D FFT_W=64"),
-    *((name, "conv/fft_", f"FFT_W={points}") for name in ("skl", "tgllp", "acm") for points in (32, 64)),
+    *((name, "conv/fft_", "ACC=double -D FFT_H=1 -D FFT_W=64", 1024) for name in ("gfx906", "gfx1")),
+    *((name, "conv/fft_", f"FFT_W={points}", 4096) for name in ("skl", "tgllp", "acm", "pvc") for points in (32, 64)),
     # The sums of dk and dv, 256 numbers wide.
-    *((name, "layers/mha_gpu.cl", "COLUMNS=8") for name in ("skl", "tgllp", "acm")),
+    *((name, "layers/mha_gpu.cl", "COLUMNS=8", 4096) for name in ("skl", "tgllp", "acm", "pvc")),
 )
 # Intel's compiler leaves an array in memory where a loop that it does not unroll indexes it; more registers a thread
 # must be asked for in words that other drivers refuse.  Bytes of a work-item that acm-g10, whose programs were all
@@ -701,16 +700,27 @@ KEPT_BYTES = {
     "layers/layernorm_gpu.cl": 288, "layers/lrn_gpu.cl": 256, "layers/mha_gpu.cl": 320}
 KEPT_ELSE = 128    # in another file
 KEPT_BEFORE = 512  # before acm-g10, where scratch is a thread's, in powers of two
+# pvc runs 32 work-items a thread, which leaves each 64 registers.  What it keeps is a power of two, too.
+KEPT_PVC = dict.fromkeys((
+    "conv/fft_", "conv/gpu/depthwise", "layers/batchnorm_gpu", "layers/lrn_gpu.cl", "layers/mha_gpu.cl",
+    "layers/reduce_gpu.cl"), 2048)
+KEPT_PVC_ELSE = 1024
+
+
+def kept_bytes(target: Target, file: str, options: str) -> int:
+    """Return how many bytes of a work-item one of Intel's GPUs may keep outside of registers."""
+    table, other = (KEPT_PVC, KEPT_PVC_ELSE) if target.name == "pvc" else (KEPT_BYTES, KEPT_ELSE)
+    kept = max((most for start, most in table.items() if file.startswith(start)), default=other)
+    kept *= 2 if "ACC=double" in options else 1
+    return kept if target.name in ("acm-g10", "pvc") else max(4 * kept, KEPT_BEFORE)
 
 
 def known(target: Target, file: str, options: str, kernel: Kernel) -> bool:
-    if target.runtime == "intel":
-        kept = max((most for start, most in KEPT_BYTES.items() if file.startswith(start)), default=KEPT_ELSE)
-        kept *= 2 if "ACC=double" in options else 1
-        if kernel.scratch <= (kept if target.name == "acm-g10" else max(4 * kept, KEPT_BEFORE)):
-            return True
-    return any(
-        target.name.startswith(name) and file.startswith(start) and part in options for name, start, part in KNOWN)
+    """Whether no more of a kernel is outside of registers than was seen before."""
+    if target.runtime == "intel" and kernel.scratch <= kept_bytes(target, file, options):
+        return True
+    return any(target.name.startswith(name) and file.startswith(start) and part in options and kernel.scratch <= most
+               for name, start, part, most in KNOWN)
 
 
 def complaints(target: Target, file: str, options: str, groups: dict[str, int], built: Built) -> list[str]:

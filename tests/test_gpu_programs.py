@@ -151,7 +151,8 @@ def test_default_tiles_of_depthwise_convolutions_do_not_spill(name):
 
 # What is wrong where addresses have 32 bits alone, and what else compilers do not say.
 NARROW = "shorten-64-to-32"
-UNSAID = {"gfx906": (NARROW,), "gfx1100": (NARROW,), "acm-g10": ("nobody defines", "warning:", "compiled for", NARROW),
+INTELS = "nobody defines", "warning:", "compiled for", NARROW
+UNSAID = {"gfx906": (NARROW,), "gfx1100": (NARROW,), "acm-g10": INTELS, "pvc": INTELS,
           "spir32": ("spilled", "compiled for", "local memory")}
 DEFECTS = {
     "fails": "__kernel void f(__global int *to) { to[0] = UNKNOWN; }",
@@ -161,13 +162,13 @@ DEFECTS = {
     "spilled": "__kernel void f(__global int *to) { int all[1000]; for (int i = 0; i < 1000; i++) all[i] = to[i]; "
                "for (int i = 0; i < to[0]; i++) all[to[i]] += all[to[2 * i]]; to[1] = all[to[3]]; }",
     "compiled for": "__kernel void f(__global int *to) { to[get_local_id(0)] = 1; }",
-    "local memory": "__kernel void f(__global int *to) { __local int all[20000]; all[to[0]] = 1; to[1] = all[to[2]]; }",
+    "local memory": "__kernel void f(__global int *to) { __local int all[40000]; all[to[0]] = 1; to[1] = all[to[2]]; }",
     NARROW: "__kernel void f(__global int *to, long at) { size_t i = at; to[i] = 1; }",
 }
 
 
 @pytest.mark.parametrize(("name", "what"), [
-    (name, what) for name in ("gfx906", "gfx1100", "acm-g10", "spir32") for what in DEFECTS
+    (name, what) for name in UNSAID for what in DEFECTS
     if what not in UNSAID[name]])
 def test_a_defect_is_seen(monkeypatch, name, what):
     need(name)
@@ -185,7 +186,7 @@ def test_the_table_lists_what_spills(monkeypatch, name):
     monkeypatch.setattr(programs, "source", lambda _: DEFECTS["spilled"])
     report = gpu_programs.Report(target)
     report.add("a.cl", "", {"f": 64}, build(target, "a.cl", ""))
-    monkeypatch.setattr(gpu_programs, "KNOWN", [(name, "b.cl", "")])
+    monkeypatch.setattr(gpu_programs, "KNOWN", [(name, "b.cl", "", 1 << 20)])
     report.add("b.cl", "", {"f": 64}, build(target, "b.cl", ""))
     parser = gpu_programs.arguments("What", TARGETS)
     text = gpu_programs.table(parser.parse_args([name, "--most", "1"]), [report.total()],
@@ -198,6 +199,19 @@ def test_the_table_lists_what_spills(monkeypatch, name):
     assert "2 programs, 2 kernels, 1 complaints, 2 kernels spill" in text
     assert f"tests/gpu_programs.py {name} --most 1\n" in text
     assert f"\nnot reached on {name}: c.cl\n" in text
+
+
+def test_what_spills_has_a_bound():
+    for name, file, options, most in (
+            ("pvc", "conv/gpu/gemm.cl", "", gpu_programs.KEPT_PVC_ELSE),
+            ("pvc", "conv/fft_inverse.cl", "-D ACC=double -D FFT_W=16", 2 * gpu_programs.KEPT_PVC["conv/fft_"]),
+            ("pvc", "layers/mha_gpu.cl", "-D COLUMNS=8", 4096), ("acm-g10", "conv/gpu/gemm.cl", "", 128),
+            ("skl", "conv/gpu/gemm.cl", "", 512), ("gfx906", "conv/gpu/gemm.cl", "", -1),
+            ("gfx1030", "conv/fft_forward.cl", "-D ACC=double -D FFT_H=1 -D FFT_W=64", 1024),
+            ("gfx942", "conv/fft_forward.cl", "-D ACC=double -D FFT_H=1 -D FFT_W=64", -1)):
+        for scratch in (max(most, 0), most + 1):
+            built = gpu_programs.Built({"f": Kernel("f", 128, scratch=scratch, lanes=32, accesses=1)}, "")
+            assert bool(complaints(TARGETS[name], file, options, {"f": 64}, built)) == (scratch > most), (name, scratch)
 
 
 def test_occupancy():

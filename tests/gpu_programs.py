@@ -685,12 +685,13 @@ work-item; and the least: lanes (Intel: SIMD), waves that one of AMD's SIMDs hol
 
 
 # What spills all the same: how targets and files begin, part of the options, bytes of a work-item at most.
+WIDE_ON_INTEL = ("skl", 4096), ("tgllp", 4096), ("acm", 4096), ("pvc", 8192)
 KNOWN = (
     # 64 complex numbers, where a filter is longer than shorter transforms; 32 where registers are half as many.
     *((name, "conv/fft_", "ACC=double -D FFT_H=1 -D FFT_W=64", 1024) for name in ("gfx906", "gfx1")),
-    *((name, "conv/fft_", f"FFT_W={points}", 4096) for name in ("skl", "tgllp", "acm", "pvc") for points in (32, 64)),
+    *((name, "conv/fft_", f"FFT_W={points}", most) for name, most in WIDE_ON_INTEL for points in (32, 64)),
     # The sums of dk and dv, 256 numbers wide.
-    *((name, "layers/mha_gpu.cl", "COLUMNS=8", 4096) for name in ("skl", "tgllp", "acm", "pvc")),
+    *((name, "layers/mha_gpu.cl", "COLUMNS=8", most) for name, most in WIDE_ON_INTEL),
 )
 # Intel's compiler leaves an array in memory where a loop that it does not unroll indexes it; more registers a thread
 # must be asked for in words that other drivers refuse.  Bytes of a work-item that acm-g10, whose programs were all
@@ -700,11 +701,12 @@ KEPT_BYTES = {
     "layers/layernorm_gpu.cl": 288, "layers/lrn_gpu.cl": 256, "layers/mha_gpu.cl": 320}
 KEPT_ELSE = 128    # in another file
 KEPT_BEFORE = 512  # before acm-g10, where scratch is a thread's, in powers of two
-# pvc runs 32 work-items a thread, which leaves each 64 registers.  What it keeps is a power of two, too.
+# pvc runs 32 work-items a thread, which leaves each 64 registers.  What it keeps is a power of two, too: the next one
+# to what was seen, since six to ten programs of a file were built.
 KEPT_PVC = dict.fromkeys((
     "conv/fft_", "conv/gpu/depthwise", "layers/batchnorm_gpu", "layers/lrn_gpu.cl", "layers/mha_gpu.cl",
-    "layers/reduce_gpu.cl"), 2048)
-KEPT_PVC_ELSE = 1024
+    "layers/reduce_gpu.cl"), 4096)
+KEPT_PVC_ELSE = 2048
 
 
 def kept_bytes(target: Target, file: str, options: str) -> int:

@@ -140,7 +140,8 @@ def build_text(target: Target, source: str, options: str, path: str) -> Built:
          "-include", INSTALLED / "include/_kernel.h", "-D__ENDIAN_LITTLE__=1", "-fno-builtin", "-ffp-contract=fast",
          "-Xclang", "-cl-ext=+cl_khr_fp64,+cl_khr_fp16", "-Xclang", "-mlink-builtin-bitcode", "-Xclang", target.bitcode,
          *options.replace("-D ", "-D").split(), "-O3", "-Xclang", "-disable-llvm-passes", "-Wall", "-Wundef",
-         "-Wno-psabi", "-S", "-emit-llvm", "-o", "-", "-"], input=source, capture_output=True, text=True, check=False)
+         "-Wzero-length-array", "-Wno-psabi", "-S", "-emit-llvm", "-o", "-", "-"], input=source, capture_output=True,
+        text=True, check=False)
     if first.returncode:
         return Built([], first.stderr, failed=True)
     alike = re.sub(r"\bspir_(?:func|kernel) ", "", first.stdout)  # calling conventions that PoCL, too, replaces

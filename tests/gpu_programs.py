@@ -483,7 +483,8 @@ def _amd(target: Target, source: str, options: str, path: str) -> Built:
     done = subprocess.run(
         [path, "-x", "cl", "-target", "amdgcn-amd-amdhsa", f"-mcpu={target.name}", "-cl-std=CL1.2", "-nogpulib",
          "-mcode-object-version=5", *linked, *options.replace("-D ", "-D").split(), "-O3", "-Wall", "-Wundef",
-         "-Wno-unused-const-variable", "-S", "-o", "-", "-"], input=source, capture_output=True, text=True, check=False)
+         "-Wzero-length-array", "-Wno-unused-const-variable", "-S", "-o", "-", "-"], input=source, capture_output=True,
+        text=True, check=False)
     if done.returncode:
         return Built({}, done.stderr, failed=True)
     text = done.stdout
@@ -545,8 +546,8 @@ def _spir(_: Target, source: str, options: str, path: str) -> Built:
     done = subprocess.run(
         [path, "-x", "cl", "-target", "spir", "-cl-std=CL1.2", "-Xclang", "-finclude-default-header",
          *options.replace("-D ", "-D").split(), "-O1", "-Wall", "-Wundef", "-Wshorten-64-to-32",
-         "-Wno-unused-const-variable", "-S", "-emit-llvm", "-o", "-", "-"], input=source, capture_output=True,
-        text=True, check=False)
+         "-Wzero-length-array", "-Wno-unused-const-variable", "-S", "-emit-llvm", "-o", "-", "-"], input=source,
+        capture_output=True, text=True, check=False)
     if done.returncode:
         return Built({}, done.stderr, failed=True)
     names = re.findall(r"(?m)^define .*\bspir_kernel void @(\w+)\(", done.stdout)

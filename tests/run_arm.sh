@@ -32,11 +32,11 @@ failed=0 lines=()
 for file in "${files[@]}"; do
   said=$(mktemp)
   status=0
-  timeout "${SECONDS_A_FILE:-600}" chroot "$root" env -i PATH=/usr/bin:/bin HOME=/root PYTHONPATH=/opt/site \
+  timeout "${SECONDS_A_FILE:-600}" chroot "$root" env -i PATH=/usr/bin:/bin HOME=/root PYTHONPATH=/opt/site MIOPYX_PROBE_TIMEOUT=600 \
     bash -c 'cd /opt/tests && exec python3 -P -m pytest -v -p no:cacheprovider "$@"' - "tests/$file.py" "$@" \
     > "$said" 2>&1 || status=$?
   passed=$(grep -cE '^tests/.* PASSED' "$said" || true) wrong=$(grep -cE '^tests/.* (FAILED|ERROR)' "$said" || true)
-  all=$(grep -oE '^collected [0-9]+|[0-9]+ selected' "$said" | grep -oE '[0-9]+' | tail -n 1 || true)
+  all=$(grep -oE 'collected [0-9]+|[0-9]+ selected' "$said" | grep -oE '[0-9]+' | tail -n 1 || true)
   skipped=$(grep -cE '^tests/.* (SKIPPED|XFAIL)' "$said" || true)
   lines+=("$(printf '%-26s %6d %6d %7d %8d' "$file" "$passed" "$wrong" "$skipped" \
     $((${all:-0} - passed - wrong - skipped)))")

@@ -110,6 +110,8 @@ static inline place locate(const mx_grid *inside, const mx_grid *outside)
 JOIN(all_sum, ADD)
 JOIN(all_max, fmax)
 
+#if HOLD > 0 /* compilers of OpenCL C refuse arrays of no elements */
+
 static inline void load(vec_t held[HOLD], __global const STORAGE(T) *p, const place at, long step, const bool aligned)
 {
 #pragma unroll
@@ -145,6 +147,9 @@ static inline void store(__global STORAGE(T) *p, const vec_t held[HOLD], const p
         else                                         \
             store(p, held, at, STEP(t), beta, false); \
     } while (0)
+
+#endif
+
 #define IS_THERE(i) (at.lane + (i) * DEEP < at.count)
 
 #define PARAMETERS const mx_grid inside, const mx_grid outside, const long block, const SCALAR alpha, const SCALAR beta

@@ -8,7 +8,9 @@
 # the rest is "not run".  A random tenth of the cases is drawn, with `-- --long` all are.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-wheel=$(realpath "${1:?a wheel of CPython 3.11 for aarch64}") root=${ROOT:-build/arm64} python=${PYTHON:-python3}
+[ -n "${INSIDE:-}" ] || INSIDE=1 exec unshare --mount bash tests/run_arm.sh "$@"  # what is mounted below ends with it
+wheel=$(realpath "${1:?a wheel of CPython 3.11 for aarch64}")
+root=${ROOT:-build/arm64} python=${PYTHON:-python3}
 shift
 files=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do files+=("$(basename "$1" .py)") && shift; done
@@ -21,18 +23,21 @@ if [ ! -x "$root/usr/bin/python3" ]; then
   mkdir -p "$root"
   debootstrap --variant=minbase --arch=arm64 --include=python3,pocl-opencl-icd bookworm "$root"
 fi
-rm -rf "$root/opt/site" "$root/opt/tests"
+rm -rf "$root/opt/site" "$root/opt/tests" "$root/root/.cache"
 mkdir -p "$root/opt/site" "$root/opt/tests"
 "$python" -m pip install --quiet --disable-pip-version-check --target "$root/opt/site" --python-version 3.11 \
   --platform manylinux_2_28_aarch64 --platform manylinux2014_aarch64 --platform manylinux_2_17_aarch64 \
   --only-binary :all: "$wheel" pytest pytest-xdist pytest-benchmark hypothesis
 cp -r pyproject.toml tests bench "$root/opt/tests"
+mount -t proc proc "$root/proc"
+for each in sys dev; do mount --rbind "/$each" "$root/$each"; done  # PoCL asks for the processors
 
 failed=0 lines=()
 for file in "${files[@]}"; do
   said=$(mktemp)
   status=0
-  timeout "${SECONDS_A_FILE:-600}" chroot "$root" env -i PATH=/usr/bin:/bin HOME=/root PYTHONPATH=/opt/site MIOPYX_PROBE_TIMEOUT=600 \
+  timeout "${SECONDS_A_FILE:-600}" chroot "$root" \
+    env -i PATH=/usr/bin:/bin HOME=/root PYTHONPATH=/opt/site MIOPYX_PROBE_TIMEOUT=600 \
     bash -c 'cd /opt/tests && exec python3 -P -m pytest -v -p no:cacheprovider "$@"' - "tests/$file.py" "$@" \
     > "$said" 2>&1 || status=$?
   passed=$(grep -cE '^tests/.* PASSED' "$said" || true) wrong=$(grep -cE '^tests/.* (FAILED|ERROR)' "$said" || true)

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from miopyx.database import records, user_file
 from miopyx.database.user_file import UserFile
+from miopyx.values import posix
 
 
 def record(key, number):
@@ -167,11 +168,11 @@ def _bystander(path, stop_read, stop_write, tell):
 
 def serve():
     """Store what comes in, lines of "path key number"; say "waiting" where another has the lock, then the result."""
-    flock = user_file.fcntl.flock
+    lock = posix.lock
 
-    def telling(descriptor, operation):
+    def telling(descriptor, wait=True):
         try:
-            flock(descriptor, operation)
+            lock(descriptor, wait=wait)
         except BlockingIOError:
             nonlocal waited
             if not waited:
@@ -179,7 +180,7 @@ def serve():
             waited = True
             raise
 
-    user_file.fcntl.flock = telling
+    posix.lock = telling
     files = {}
     for line in sys.stdin:
         path, key, number = line.split()
@@ -245,7 +246,7 @@ def fork_inside():
                 user_file.LOCK_SECONDS = 0
                 lock = os.open(f"{path}.lock", os.O_RDWR)
                 try:
-                    user_file.fcntl.flock(lock, user_file.fcntl.LOCK_EX | user_file.fcntl.LOCK_NB)
+                    posix.lock(lock, wait=False)
                 except BlockingIOError:
                     results["still locked"] = True
                 os.close(lock)

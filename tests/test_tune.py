@@ -1650,7 +1650,7 @@ def test_a_lock_that_all_users_share(tmp_path, monkeypatch):
         path.unlink()
         os.mkfifo(path)
         with measure._device_lock(handle) as why:
-            assert "not a regular file" in why
+            assert "not a plain file" in why
 
 
 def test_what_is_not_locked_is_said_once(user_folder, monkeypatch, caplog):

@@ -20,8 +20,15 @@ from endurance_user_file import number_in, record
 from miopyx.database import records, user_file
 from miopyx.database.user_file import UserFile
 from miopyx.errors import InvalidValueError
+from miopyx.values import posix
 
 SCRIPT = Path(__file__).with_name("endurance_user_file.py")
+
+
+def take_os(patch, module):
+    """Let another module stand for `os` where files of records are written."""
+    patch.setattr(user_file, "os", module)
+    patch.setattr(posix, "os", module)
 
 
 @pytest.fixture
@@ -237,7 +244,7 @@ class Counting:
 def test_system_calls(file, monkeypatch):
     store(file, b"key", 1)
     counting = Counting()
-    monkeypatch.setattr(user_file, "os", counting)
+    take_os(monkeypatch, counting)
     assert file.get(b"key")
     assert counting.calls == []
     assert file.get(b"nothing") is None
@@ -632,7 +639,7 @@ def test_compaction_that_stops_leaves_a_whole_file(file, path, monkeypatch, call
             raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(user_file, "os", Stopping())
+        take_os(patch, Stopping())
         if isinstance(error, OSError):
             assert file.compact() is False
         else:
@@ -657,7 +664,7 @@ def test_failing_compaction_is_not_tried_again_at_once(file, path, monkeypatch):
         def __getattr__(self, name):
             return fail if name == "fsync" else getattr(os, name)
 
-    monkeypatch.setattr(user_file, "os", Failing())
+    take_os(monkeypatch, Failing())
     number = 0
     while not path.exists() or path.stat().st_size < 5 * user_file.COMPACT_BYTES:
         number += 1
@@ -679,7 +686,7 @@ def test_somebody_who_does_not_lock_ends_a_compaction(file, path, monkeypatch):
             return add if name == "fsync" else getattr(os, name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(user_file, "os", Adding())
+        take_os(patch, Adding())
         assert file.compact() is False
     assert stored_in(path) == file.as_dict()
     assert file.as_dict().keys() == {b"key", b"foreign"}
@@ -764,7 +771,7 @@ def test_read_only_folder(path, caplog, monkeypatch):
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS), name)
             return os.open(name, flags, mode)
 
-    monkeypatch.setattr(user_file, "os", ReadOnly())
+    take_os(monkeypatch, ReadOnly())
     check_unusable(UserFile(path), caplog, before=[b"there"])
     assert path.read_bytes() == record(b"there", 1)
 
@@ -812,25 +819,21 @@ def test_file_that_is_too_large(path, caplog, monkeypatch):
 def test_lock_that_is_never_free(file, path, caplog, monkeypatch):
     store(file, b"there", 1)
     monkeypatch.setattr(user_file, "LOCK_SECONDS", 0.1)
-    tries = []
+    tries, plain = [], posix.lock
 
-    def flock(descriptor, operation):
-        tries.append(operation)
-        return fcntl.flock(descriptor, operation)
+    def lock(descriptor, wait=True):
+        tries.append(wait)
+        plain(descriptor, wait=wait)
 
-    class Counted:
-        LOCK_EX, LOCK_NB, LOCK_UN = fcntl.LOCK_EX, fcntl.LOCK_NB, fcntl.LOCK_UN
-
-    Counted.flock = staticmethod(flock)
     with path.with_name(path.name + ".lock").open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        monkeypatch.setattr(user_file, "fcntl", Counted)
+        monkeypatch.setattr(posix, "lock", lock)
         assert store(file, b"key", 1) is False
-        assert tries.count(fcntl.LOCK_EX | fcntl.LOCK_NB) > 3
+        assert tries.count(False) > 3
         tries.clear()
         monkeypatch.setattr(user_file, "LOCK_SECONDS", 5)
         check_unusable(file, caplog, before=[b"there"])
-        assert tries.count(fcntl.LOCK_EX | fcntl.LOCK_NB) == 6, "waited again"
+        assert tries.count(False) == 6, "waited again"
     assert path.read_bytes() == record(b"there", 1)
     assert store(file, b"key", 8)
     assert number_in(stored_in(path)[b"key"]) == 8

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import tempfile
 import threading
@@ -12,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from miopyx.device import probing
+from miopyx.values import posix
 
 from . import compile_child
 
@@ -35,7 +35,7 @@ class Child:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the child)
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                             stderr=self._stderr, start_new_session=True,
+                                             stderr=self._stderr, **posix.GROUP,
                                              env={**os.environ, **(environment or {})})
         except BaseException:
             self._stderr.close()
@@ -70,11 +70,7 @@ class Child:
         lines = probing._last_lines(probing._tail(self._stderr))
         if self._late:
             return f"no answer within {seconds} s from {self._name}{lines}"
-        try:
-            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        except ValueError:
-            how = f"signal {-code}"
-        return f"{self._name} died with {how}{lines}"
+        return f"{self._name} died with {posix.how_ended(code)}{lines}"
 
     def _end_late(self) -> None:
         self._late = True
@@ -84,8 +80,7 @@ class Child:
         """End the child and the compilers that it started, from any thread."""
         with self._lock:
             if not self._reaped:  # else its id may be another process's by now
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self._process.pid, signal.SIGKILL)
+                posix.end_group(self._process.pid)
 
     def _reap(self) -> None:
         self.kill()

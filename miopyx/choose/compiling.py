@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 import sys
 import threading
 import time
@@ -31,7 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from miopyx.device import icd, probing
 from miopyx.errors import MIOpenError, UnknownError
 from miopyx.runtime import programs
-from miopyx.values import config
+from miopyx.values import config, posix
 
 from .child import Child
 
@@ -94,7 +93,7 @@ def ahead(handle: Handle, specs: Iterable[KernelSpec | None], seconds: int = SEC
 def _way(runtime: str, count: int) -> tuple[int, bool]:
     """Return how many programs to compile at a time, and whether in child processes."""
     level: int = config.get("MIOPEN_COMPILE_PARALLEL_LEVEL")
-    most = level or max(1, len(os.sched_getaffinity(0)) // 2)
+    most = level or max(1, len(posix.processors()) // 2)
     if runtime in _THREADS_ARE_SAFE and (most == 1 or count < _PROGRAMS_FOR_CHILDREN.get(runtime, count + 1)):
         return min(most, count), False
     children = min(most, count // _PROGRAMS_A_CHILD)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from miopyx._core import Offer
 from miopyx.database import store
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
-from miopyx.values import config, logs
+from miopyx.values import config, logs, posix
 
 listeners: list[Callable[[dict[str, Any]], object]] = []  # get what a line says, whether there is a file or not
 
@@ -47,11 +46,8 @@ def write(offer: Offer, values: tuple[int, ...], time: float, runs: int) -> None
     line = (json.dumps(fields) + "\n").encode()
     try:
         # One write at the end of the file: lines of several processes do not mix.
-        # Nobody may read at the other end of a pipe.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        descriptor = posix.open_plain(path, posix.ADD)
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "not a regular file")
             if os.write(descriptor, line) < len(line):
                 os.write(descriptor, b"\n")  # what follows must not be glued to a part of a line
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 from miopyx.engine._invoker import Invoker
 from miopyx.errors import BadParmError, MIOpenError
 from miopyx.values import config as environment
+from miopyx.values import posix
 from miopyx.values.configurations import Config, config_text
 from miopyx.values.digests import blake2b
 
@@ -183,7 +184,7 @@ class Tried:
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # One write at the end of the file: two searches at once do no harm.
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            descriptor = posix.open_plain(self._path, posix.ADD)
             try:
                 self._torn = os.write(descriptor, line) < len(line)
             finally:

@@ -26,7 +26,6 @@ import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from stat import S_ISREG
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
@@ -38,6 +37,7 @@ from miopyx.problem._key cimport MAX_KEY, write_find_key
 from miopyx.problem._problem cimport ConvProblem
 
 from miopyx.values import _learnt
+from miopyx.values import posix
 from miopyx.values.config import read_most
 from miopyx.values.digests import blake2b
 from miopyx.errors import InternalError
@@ -137,7 +137,7 @@ def _after_fork_in_child():
     fork_generation += 1
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+posix.at_fork(after_in_child=_after_fork_in_child)
 
 
 # Lines.  `records` has the same rules for whoever has a line as a Python object.
@@ -384,7 +384,7 @@ cdef class _Text:
         cdef mx_index_header header
         cdef size_t rest = sizeof(header) + len(path)
         try:
-            with open(file, "rb", buffering=0, opener=_open_regular) as stream:
+            with open(file, "rb", buffering=0, opener=posix.open_plain) as stream:
                 size = os.fstat(stream.fileno()).st_size
                 # The shortest record, "k=" and a line end, takes three bytes.
                 if not rest < size <= rest + 8 * (self.size + 3):
@@ -450,15 +450,6 @@ cdef class _Text:
 
 # Files
 
-def _open_regular(path, int flags=0):
-    """Open for reading what is a plain file, without waiting for anything else (a pipe's other end)."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    if not S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "is not a plain file")
-    return descriptor
-
-
 cdef bytes _content(_Text text, int descriptor, bint packed):
     """Read, and decompress, a whole file."""
     with open(descriptor, "rb", closefd=False) as file:
@@ -496,7 +487,7 @@ def _create(path):
     """Open a new file beside `path`, and return its name as well; nobody is to write to it later."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     temporary.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400), temporary
+    return posix.create(temporary, posix.READ_AND_WRITE, 0o400), temporary
 
 
 def _put(temporary, path):
@@ -559,7 +550,7 @@ _OUR_NAMES = (r"records-[0-9a-f]{32}(?P<kind>\.txt|\.index)"
 cdef bint _is_of_use(object index) except -1:
     """Whether an index is one of ours whose file is there."""
     cdef mx_index_header header
-    with open(index, "rb", buffering=0, opener=_open_regular) as stream:
+    with open(index, "rb", buffering=0, opener=posix.open_plain) as stream:
         start = stream.read(sizeof(header))
         if len(start) < sizeof(header):
             return False
@@ -594,7 +585,7 @@ def _tidy(folder):
 cdef bint _reuse(_Text text, bytes path, object copy, object index) except -1:
     """Map an earlier copy; only an index that names this very copy vouches for it."""
     try:
-        text.map(_open_regular(copy))
+        text.map(posix.open_plain(copy))
         if text.read_index(index, path):
             with suppress(OSError):
                 if time.time() - index.stat().st_mtime > DAY:
@@ -655,7 +646,7 @@ cdef _Text _read(bytes path, object folder, str stem):
     # Known even if opening fails, so that it is not tried again before something changes.
     mx_identify(-1, path, &text.header.source)
     try:
-        descriptor = _open_regular(path)
+        descriptor = posix.open_plain(path)
         try:
             mx_identify(descriptor, NULL, &text.header.source)
             _fill(text, path, descriptor, folder, stem)

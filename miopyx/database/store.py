@@ -5,7 +5,6 @@ Both are hints.  Whatever is wrong with a file or a record, the answer is "not k
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from miopyx.device.info import DeviceInfo
 from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
-from miopyx.values import _learnt, config, logs
+from miopyx.values import _learnt, config, logs, posix
 
 from . import paths, records
 from ._system_file import RecordFile
@@ -29,7 +28,7 @@ def _new_lock() -> None:
     _lock = threading.Lock()  # after a fork nobody may be left to release the old one
 
 
-os.register_at_fork(after_in_child=_new_lock)
+posix.at_fork(after_in_child=_new_lock)
 
 
 def of(info: DeviceInfo) -> Databases:

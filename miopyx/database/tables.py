@@ -16,11 +16,10 @@ from __future__ import annotations
 import errno
 import os
 import re
-import stat
 from typing import TYPE_CHECKING, TypeVar
 
 from miopyx.errors import InvalidValueError
-from miopyx.values import config, logs
+from miopyx.values import config, logs, posix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -77,10 +76,8 @@ def content(path: Path) -> bytes:
     ValueError
         For a larger file.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    descriptor = posix.open_plain(path)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "is not a plain file", str(path))
         with open(descriptor, "rb", buffering=0, closefd=False) as file:
             data = file.read(MOST_BYTES + 1)
     finally:

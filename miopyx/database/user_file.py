@@ -18,12 +18,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import logging
 import os
 import random
 import re
-import stat
 import threading
 import time
 import weakref
@@ -32,7 +30,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from miopyx.errors import InvalidValueError
-from miopyx.values import _learnt
+from miopyx.values import _learnt, posix
 
 from . import records
 from .records import Kind
@@ -261,14 +259,14 @@ class UserFile:
         while True:
             with _opening:
                 try:
-                    lock = _open_regular(name, os.O_RDWR | os.O_CREAT)
+                    lock = _open_regular(name, posix.READ_AND_WRITE | posix.CREATE)
                 except FileNotFoundError:
                     self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    lock = _open_regular(name, os.O_RDWR | os.O_CREAT)
+                    lock = _open_regular(name, posix.READ_AND_WRITE | posix.CREATE)
                 _lock_files.add(lock)
             try:
                 with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    posix.lock(lock, wait=False)
                     status = _status(name)
                     if status is not None and status[:2] == _status_of(os.fstat(lock))[:2]:
                         return lock
@@ -324,13 +322,10 @@ class UserFile:
             try:
                 self._read(whole=True)
                 old = os.fstat(self._fd)
-                new = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                new = posix.create(temporary, os.O_WRONLY, 0o600)
                 try:
                     with os.fdopen(new, "wb") as file:
-                        own = os.fstat(new)
-                        if (old.st_uid, old.st_gid) != (own.st_uid, own.st_gid):
-                            os.fchown(new, old.st_uid, old.st_gid)
-                        os.fchmod(new, stat.S_IMODE(old.st_mode))
+                        posix.keep_owner(new, old)
                         file.write(self._contents.text())
                         file.flush()
                         os.fsync(new)
@@ -342,7 +337,7 @@ class UserFile:
                         os.unlink(temporary)
                     raise
                 with contextlib.suppress(OSError):
-                    _sync_folder(self.path.parent)
+                    posix.sync_folder(self.path.parent)
                 self._open(os.O_RDWR | os.O_APPEND)
                 self._read()
             except OSError as e:
@@ -456,17 +451,7 @@ def _status(name: str) -> _Status | None:
 
 
 def _open_regular(name: str, flags: int) -> int:
-    """Open a regular file: no link is followed, no pipe's other end waited for, no other program gets it."""
-    try:
-        descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-    except OSError as e:
-        if e.errno == errno.ELOOP:
-            raise OSError(errno.ELOOP, "a symbolic link, which is not followed", name) from None
-        raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file", name)
-    return descriptor
+    return posix.open_plain(name, flags, follow=False)
 
 
 def _read_from(descriptor: int, start: int, end: int) -> bytes:
@@ -477,20 +462,12 @@ def _read_from(descriptor: int, start: int, end: int) -> bytes:
     return b"".join(parts)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _unlock(lock: int) -> None:
     """Give a lock back, unless a fork took it from us."""
     if lock in _lock_files:
         # Closing alone would not free it while a child has a copy of the descriptor.
         with contextlib.suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_UN)
+            posix.unlock(lock)
         _lock_files.discard(lock)
         os.close(lock)
 
@@ -508,5 +485,5 @@ def _after_fork_in_child() -> None:
 
 
 # A fork waits while a lock file is being opened, so that the child knows of every one.
-os.register_at_fork(before=lambda: _opening.acquire(), after_in_parent=lambda: _opening.release(),
-                    after_in_child=_after_fork_in_child)
+posix.at_fork(before=lambda: _opening.acquire(), after_in_parent=lambda: _opening.release(),
+              after_in_child=_after_fork_in_child)

@@ -17,7 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from miopyx.errors import AllocFailedError, BadParmError, MIOpenError, UnknownError, from_opencl
-from miopyx.values import config
+from miopyx.values import config, posix
 
 from . import cuda, icd, libraries
 from .info import DeviceInfo, Kind
@@ -139,7 +139,7 @@ def _host() -> DeviceInfo:
     try:
         threads = config.num_threads()
     except MIOpenError:
-        threads = len(os.sched_getaffinity(0))
+        threads = len(posix.processors())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     isa = host_isa()
     return DeviceInfo(

@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from miopyx.values import config
+from miopyx.values import config, posix
 from miopyx.values.digests import blake2b
 
 from . import cuda
@@ -146,7 +146,7 @@ def _all_cores_are_ours() -> bool:
     Pinned threads keep PoCL's `pthread` device from migrating in the middle of a kernel, but PoCL pins the i-th to
     core i whatever the process was restricted to, so that two restricted processes would meet on core 0.
     """
-    return os.sched_getaffinity(0) == set(range(os.cpu_count() or 0))
+    return posix.processors() == set(range(os.cpu_count() or 0))
 
 
 def _offers_basic(files: list[tuple[Path, bytes]]) -> bool:

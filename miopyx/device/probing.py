@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from miopyx.values import config
+from miopyx.values import config, posix
 from miopyx.values.digests import blake2b
 
 from . import icd
@@ -234,7 +234,7 @@ def _run_child(question: dict[str, Any]) -> Verdict:
     with files[0] as out, files[1] as err:
         try:
             child = subprocess.Popen(_command(request), stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                     start_new_session=True)
+                                     **posix.GROUP)
         except (OSError, ValueError) as e:
             return Verdict(False, f"not probed: the child process could not be started ({one_line(str(e))})", 0.0,
                            probed=False)
@@ -255,7 +255,8 @@ def _run_child(question: dict[str, Any]) -> Verdict:
         return Verdict(False, one_line(reply["why"]) + _last_lines(stderr), seconds)
     if code != 0 and not settled:
         when = "after right results, at exit" if reply is not None else "in the driver"
-        return Verdict(False, f"the child process died {when} with {how_ended(code)}{_last_lines(stderr)}", seconds)
+        how = posix.how_ended(code)
+        return Verdict(False, f"the child process died {when} with {how}{_last_lines(stderr)}", seconds)
     if reply is None:
         return Verdict(False, f"the child process gave no answer that makes sense{_last_lines(stderr)}", seconds)
     memory = "unfinished" if settled else "pointers" if reply.get("pointers") is True else "buffers"
@@ -263,24 +264,9 @@ def _run_child(question: dict[str, Any]) -> Verdict:
                    bandwidth=_speed(reply.get("bandwidth")))
 
 
-def how_ended(code: int) -> str:
-    """Return how a child ended whose return code is `code`: its exit code, or the signal that killed it."""
-    import signal
-
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"
-
-
 def _end_session(child: subprocess.Popen[bytes]) -> None:
     """Kill what is left of the child and of the compilers it started."""
-    import signal
-
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
+    posix.end_group(child.pid)
     child.wait()
 
 

@@ -6,7 +6,6 @@ descriptors, so that a call whose descriptors are as they were neither checks no
 """
 
 import contextlib
-import os
 import weakref
 
 import numpy
@@ -32,7 +31,7 @@ from miopyx.values._args cimport to_int
 
 from miopyx.problem._descriptors import TensorDescriptor, numpy_type
 from miopyx.runtime import _buffers, _cuda, _opencl, programs
-from miopyx.values import config as environment
+from miopyx.values import config as environment, posix
 from miopyx.errors import AllocFailedError, BadParmError, UnknownError
 
 cdef enum:
@@ -62,7 +61,7 @@ def _after_fork_in_child():
             Py_INCREF(handle.device.context)
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+posix.at_fork(after_in_child=_after_fork_in_child)
 
 
 cdef enum:

@@ -13,7 +13,6 @@ released is read (`_learn_the_note`), and the first word of what it names is com
 table of its platform's entry points, which freed memory has lost (`_require_alive`).
 """
 
-import os
 import sys
 import threading
 
@@ -49,6 +48,7 @@ from miopyx.values._types cimport MX_AXES, MX_BYTE, MX_INT8, mx_tensor
 
 from miopyx import enums
 from miopyx.errors import AllocFailedError, BadParmError
+from miopyx.values import posix
 
 cnp.import_array()
 
@@ -291,7 +291,7 @@ def _after_fork_in_child():
     _learning = threading.Lock()  # nobody may be left to release the old one
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+posix.at_fork(after_in_child=_after_fork_in_child)
 
 cdef extern from *:
     """

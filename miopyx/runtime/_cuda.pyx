@@ -5,7 +5,6 @@ it is not, and left as it was.  Programs are PTX, which NVIDIA's OpenCL compiler
 changed in it.  A kernel is a struct of ours that holds its arguments, so that a launch is one call of the driver.
 """
 
-import os
 import re
 import threading
 
@@ -19,6 +18,7 @@ from miopyx.values._args cimport to_int64
 from miopyx.values._guard cimport add_int, mx_guard_lock, mx_guard_unlock
 
 from miopyx.errors import AllocFailedError, BadParmError, UnknownError, from_cuda
+from miopyx.values import posix
 
 cdef enum:
     CUDA_ERROR_INVALID_VALUE = 1
@@ -75,7 +75,7 @@ def _after_fork_in_child():
     _loading, contexts_lock = threading.Lock(), threading.Lock()  # nobody may be left to release the old ones
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+posix.at_fork(after_in_child=_after_fork_in_child)
 
 
 def load(str path):

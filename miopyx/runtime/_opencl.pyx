@@ -5,7 +5,6 @@ pyopencl owns contexts, queues and the buffers users hold.  Calls on the hot pat
 loader and there is no second one in the process.
 """
 
-import os
 import threading
 
 from libc.stdint cimport int64_t, uint32_t
@@ -16,6 +15,7 @@ from miopyx.values._guard cimport load_flag, store_flag
 from ._runtime cimport fork_generation
 
 from miopyx.errors import UnknownError, from_opencl
+from miopyx.values import posix
 
 cdef extern from "<dlfcn.h>":
     int RTLD_NOLOAD
@@ -40,7 +40,7 @@ def _after_fork_in_child():
     _loading = threading.Lock()  # nobody may be left to release the old one
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+posix.at_fork(after_in_child=_after_fork_in_child)
 
 # Whether events were seen that tell no time.
 cdef bint untimed = False

@@ -1,6 +1,6 @@
 """The contract of runtimes; see docs/architecture.md."""
 
-import os
+from miopyx.values import posix
 
 
 def _after_fork_in_child():
@@ -8,7 +8,7 @@ def _after_fork_in_child():
     fork_generation += 1
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+posix.at_fork(after_in_child=_after_fork_in_child)
 
 
 cdef class Program:

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from miopyx.errors import InternalError, MIOpenError
-from miopyx.values import config, kernels, logs
+from miopyx.values import config, kernels, logs, posix
 from miopyx.values.digests import blake2b
 
 from . import _cuda, _opencl
@@ -352,9 +352,9 @@ def _why_unsafe(folder: Path) -> str:
         status = folder.stat()
     except OSError as e:
         return f"cannot be used: {e}"
-    if status.st_uid != os.getuid():
+    if not posix.is_ours(status):
         return "belongs to another user"
-    return "may be written to by others" if status.st_mode & 0o022 else ""
+    return "may be written to by others" if posix.others_write(status) else ""
 
 
 def _warn(why: str) -> None:

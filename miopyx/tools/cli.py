@@ -13,7 +13,7 @@ from typing import Any
 
 from miopyx.device import cuda, devices, icd
 from miopyx.errors import MIOpenError
-from miopyx.values import config
+from miopyx.values import config, posix
 
 from . import costs as coststool
 from . import db, pipes, train, tune
@@ -167,9 +167,9 @@ def _cache() -> dict[str, Any]:
         else:
             if not folder.is_dir():
                 why = "not a folder"
-            elif status.st_uid != os.getuid():
+            elif not posix.is_ours(status):
                 why = f"belongs to user {status.st_uid}, not to you"
-            elif status.st_mode & 0o022:
+            elif posix.others_write(status):
                 why = f"others may write to it (mode {status.st_mode & 0o777:o}); chmod 700 it"
             else:
                 why = "not writable"

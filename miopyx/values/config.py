@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import IO, Any, NamedTuple
 
 from miopyx.errors import InvalidValueError
 
-from . import _learnt
+from . import _learnt, posix
 
 _FALSE = {"0", "off", "no", "false", "disable", "disabled"}
 _ISAS = ("baseline", "avx2", "avx512")
@@ -225,7 +224,7 @@ def forget() -> None:
 def num_threads() -> int:
     """Return how many threads the host path uses: MIOPYX_NUM_THREADS, else the cores this process may run on."""
     n: int = get("MIOPYX_NUM_THREADS")
-    return n or len(os.sched_getaffinity(0))
+    return n or len(posix.processors())
 
 
 def expanded(path: str) -> Path:
@@ -263,7 +262,7 @@ def cache_dir() -> Path | None:
         status = folder.stat()
     except OSError:
         return None
-    if status.st_uid != os.getuid() or status.st_mode & 0o022 or not os.access(folder, os.W_OK):
+    if not posix.is_ours(status) or posix.others_write(status) or not os.access(folder, os.W_OK):
         return None
     return folder
 
@@ -271,12 +270,12 @@ def cache_dir() -> Path | None:
 def read_own(path: Path, most: int) -> bytes | None:
     """Return what a file of ours holds; None for a link, a pipe, others' files, or more than `most` bytes."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # waits for no pipe
+        descriptor = posix.open_plain(path, follow=False)
     except OSError:
         return None
     try:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_size > most:
+        if not posix.is_ours(status) or status.st_size > most:
             return None
         with open(descriptor, "rb", closefd=False) as file:
             return file.read(status.st_size)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import sys
 import threading
 import time
@@ -18,7 +17,7 @@ from typing import Any
 
 from miopyx.errors import InvalidValueError
 
-from . import config
+from . import config, posix
 
 INFO2 = logging.DEBUG
 TRACE = 5
@@ -133,4 +132,4 @@ logger.addHandler(_handler)
 logger.addFilter(_passes)
 if logger.level == logging.NOTSET:
     logger.setLevel(_OPEN)
-os.register_at_fork(after_in_child=_after_fork)
+posix.at_fork(after_in_child=_after_fork)

@@ -16,7 +16,6 @@ import itertools
 import json
 import logging
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -31,6 +30,7 @@ import distributed
 from miopyx.device import devices as known
 from miopyx.device import probing
 from miopyx.errors import BadParmError, UnknownError
+from miopyx.values import posix
 
 from .ledger import Device
 from .work import Lane, LocalLane, local_compilers
@@ -102,8 +102,7 @@ def supervise(scheduler: str, devices: Sequence[str], jobs: int | None = None,
     shares = [total * (i + 1) // len(devices) - total * i // len(devices) for i in range(len(devices))]
     threads = [threading.Thread(target=_keep, args=((command or _command)(scheduler, device, share), stop))
                for device, share in zip(devices, shares, strict=True)]
-    with contextlib.suppress(ValueError):  # not in the main thread
-        signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    posix.when_told_to_end(stop.set)
     for thread in threads:
         thread.start()
     try:

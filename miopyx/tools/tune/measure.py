@@ -6,8 +6,6 @@ Started by `station` through `choose/compile_child`, which speaks the frames.  A
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import functools
 import importlib
 import json
@@ -38,6 +36,7 @@ from miopyx.problem import _key
 from miopyx.problem._problem import ConvProblem
 from miopyx.runtime import programs
 from miopyx.solvers import registry
+from miopyx.values import posix
 from miopyx.values.configurations import config_text
 
 # (key, solver, configuration, milliseconds that the device said) -> milliseconds that count.
@@ -370,7 +369,7 @@ def _locked(path: Path) -> int:
     while True:
         descriptor = _shared(path)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            posix.lock(descriptor)
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.lstat(path), os.fstat(descriptor)):
                     return descriptor
@@ -382,16 +381,11 @@ def _locked(path: Path) -> int:
 
 def _shared(path: Path) -> int:
     """Open a file that any user may lock; OSError for a link and for what is no file."""
-    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     while True:
         # Not with O_CREAT: in folders that all share Linux lets nobody open another user's file so.
         with contextlib.suppress(FileNotFoundError):
-            descriptor = os.open(path, flags)
-            if stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return descriptor
-            os.close(descriptor)
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
+            return posix.open_plain(path, posix.READ_AND_WRITE, follow=False)
         with contextlib.suppress(FileExistsError):
-            descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+            descriptor = posix.create(path, posix.READ_AND_WRITE, 0o666)
             os.fchmod(descriptor, 0o666)
             return descriptor

@@ -11,7 +11,6 @@ import contextlib
 import heapq
 import itertools
 import logging
-import os
 import queue
 import statistics
 import threading
@@ -23,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from miopyx.errors import MIOpenError, UnknownError
-from miopyx.values import logs
+from miopyx.values import logs, posix
 
 from .ledger import DONE, FAILED, Device, Ledger
 from .station import Station
@@ -161,7 +160,7 @@ def side_by_side(do: Callable[[Any], _T], these: Iterable[Any]) -> list[_T | Bas
 
 def local_compilers() -> int:
     """Return how many problems this machine compiles at a time."""
-    return len(os.sched_getaffinity(0))
+    return len(posix.processors())
 
 
 # Scheduling

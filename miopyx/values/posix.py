@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 
 def processors() -> set[int]:
@@ -97,7 +98,7 @@ def unlock(descriptor: int) -> None:
 
 
 at_fork = os.register_at_fork
-GROUP = {"start_new_session": True}  # of subprocess.Popen: a child that leads what it starts
+GROUP: dict[str, Any] = {"start_new_session": True}  # of subprocess.Popen: a child that leads what it starts
 
 
 def end_group(pid: int) -> None:

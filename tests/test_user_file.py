@@ -370,7 +370,8 @@ def test_lock_file_replaced_before_it_is_locked(file, path, monkeypatch):
     store(file, b"key", 1)
     lock, opened = path.with_name(path.name + ".lock"), []
 
-    def open_and_replace(name, flags):
+    def open_and_replace(name, flags, follow):
+        assert not follow
         descriptor = os.open(name, flags)
         if name == str(lock) and not opened:
             lock.unlink()
@@ -378,7 +379,7 @@ def test_lock_file_replaced_before_it_is_locked(file, path, monkeypatch):
         opened.append(name)
         return descriptor
 
-    monkeypatch.setattr(user_file, "_open_regular", open_and_replace)
+    monkeypatch.setattr(posix, "open_plain", open_and_replace)
 
     def change(old):
         assert [os.fstat(one).st_ino for one in user_file._lock_files] == [lock.stat().st_ino]

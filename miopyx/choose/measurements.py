@@ -46,7 +46,7 @@ def write(offer: Offer, values: tuple[int, ...], time: float, runs: int) -> None
     line = (json.dumps(fields) + "\n").encode()
     try:
         # One write at the end of the file: lines of several processes do not mix.
-        descriptor = posix.open_plain(path, posix.ADD)
+        descriptor = posix.open_plain(path, posix.APPEND)
         try:
             if os.write(descriptor, line) < len(line):
                 os.write(descriptor, b"\n")  # what follows must not be glued to a part of a line

@@ -184,7 +184,7 @@ class Tried:
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # One write at the end of the file: two searches at once do no harm.
-            descriptor = posix.open_plain(self._path, posix.ADD)
+            descriptor = posix.open_plain(self._path, posix.APPEND)
             try:
                 self._torn = os.write(descriptor, line) < len(line)
             finally:

@@ -487,7 +487,7 @@ def _create(path):
     """Open a new file beside `path`, and return its name as well; nobody is to write to it later."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     temporary.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return posix.create(temporary, posix.READ_AND_WRITE, 0o400), temporary
+    return posix.create(temporary, os.O_RDWR, 0o400), temporary
 
 
 def _put(temporary, path):

@@ -178,7 +178,7 @@ class UserFile:
             self._read()
 
     def _open(self, flags: int) -> None:
-        new = _open_regular(self._name, flags)
+        new = posix.open_plain(self._name, flags, follow=False)
         inode = _status_of(os.fstat(new))[:2]
         # In this order a fork in between leaves the child an open file more, not a wrong descriptor.
         old, self._fd = self._fd, new
@@ -259,10 +259,10 @@ class UserFile:
         while True:
             with _opening:
                 try:
-                    lock = _open_regular(name, posix.READ_AND_WRITE | posix.CREATE)
+                    lock = posix.open_plain(name, os.O_RDWR | os.O_CREAT, follow=False)
                 except FileNotFoundError:
                     self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    lock = _open_regular(name, posix.READ_AND_WRITE | posix.CREATE)
+                    lock = posix.open_plain(name, os.O_RDWR | os.O_CREAT, follow=False)
                 _lock_files.add(lock)
             try:
                 with contextlib.suppress(BlockingIOError):
@@ -448,10 +448,6 @@ def _status(name: str) -> _Status | None:
         return _status_of(os.lstat(name))
     except OSError:
         return None
-
-
-def _open_regular(name: str, flags: int) -> int:
-    return posix.open_plain(name, flags, follow=False)
 
 
 def _read_from(descriptor: int, start: int, end: int) -> bytes:

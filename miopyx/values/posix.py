@@ -24,14 +24,11 @@ def processors() -> set[int]:
 # Files
 
 
-READ, ADD, READ_AND_WRITE = os.O_RDONLY, os.O_WRONLY | os.O_CREAT | os.O_APPEND, os.O_RDWR
-CREATE, ANEW = os.O_CREAT, os.O_CREAT | os.O_EXCL  # beside the latter; ANEW refuses what is there
-UNSHARED = os.O_CLOEXEC  # no program that is started gets the descriptor
-PLAIN = UNSHARED | os.O_NONBLOCK | os.O_NOCTTY  # nor is a pipe's other end waited for
+APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
-def open_plain(path: str | Path, flags: int = READ, mode: int = 0o600, *, follow: bool = True) -> int:
-    """Open a plain file and return its descriptor.
+def open_plain(path: str | bytes | Path, flags: int = os.O_RDONLY, *, follow: bool = True) -> int:
+    """Open a plain file and return its descriptor: no pipe's other end is waited for, no other program gets it.
 
     Raises
     ------
@@ -39,25 +36,26 @@ def open_plain(path: str | Path, flags: int = READ, mode: int = 0o600, *, follow
         For what is no plain file, a pipe say, and for a link that is not to be followed.
     """
     try:
-        descriptor = os.open(path, flags | PLAIN | (0 if follow else os.O_NOFOLLOW), mode)
+        descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+                             | (0 if follow else os.O_NOFOLLOW), 0o600)
     except OSError as e:
         if e.errno == errno.ELOOP and not follow:
-            raise OSError(errno.ELOOP, "a symbolic link, which is not followed", str(path)) from None
+            raise OSError(errno.ELOOP, "a symbolic link, which is not followed", os.fsdecode(path)) from None
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a plain file", str(path))
+        raise OSError(errno.EINVAL, "not a plain file", os.fsdecode(path))
     return descriptor
 
 
 def create(path: str | Path, flags: int, mode: int) -> int:
     """Create a file that is not there, and return its descriptor."""
-    return os.open(path, flags | ANEW | UNSHARED, mode)
+    return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
 
 
 def sync_folder(folder: str | Path) -> None:
     """Let names that were made or changed in a folder outlive a crash."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | UNSHARED)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

@@ -384,8 +384,8 @@ def _shared(path: Path) -> int:
     while True:
         # Not with O_CREAT: in folders that all share Linux lets nobody open another user's file so.
         with contextlib.suppress(FileNotFoundError):
-            return posix.open_plain(path, posix.READ_AND_WRITE, follow=False)
+            return posix.open_plain(path, os.O_RDWR, follow=False)
         with contextlib.suppress(FileExistsError):
-            descriptor = posix.create(path, posix.READ_AND_WRITE, 0o666)
+            descriptor = posix.create(path, os.O_RDWR, 0o666)
             os.fchmod(descriptor, 0o666)
             return descriptor

@@ -699,7 +699,8 @@ KNOWN = (
 # built once, was seen to keep so, at most, by how files begin.
 KEPT_BYTES = {
     "conv/fft_": 704, "conv/gpu/depthwise": 448, "conv/gpu/signals_weights.cl": 192, "layers/batchnorm_gpu": 192,
-    "layers/layernorm_gpu.cl": 288, "layers/lrn_gpu.cl": 256, "layers/mha_gpu.cl": 320}
+    "layers/layernorm_gpu.cl": 288, "layers/lrn_gpu.cl": 256, "layers/mha_gpu.cl": 320,
+    "layers/pooling_gpu_lanes.cl": 384, "layers/pooling_gpu_wide.cl": 144}
 KEPT_ELSE = 128    # in another file
 KEPT_BEFORE = 512  # before acm-g10, where scratch is a thread's, in powers of two
 # pvc runs 32 work-items a thread, which leaves each 64 registers.  What it keeps is a power of two, too: the next one

@@ -18,7 +18,7 @@ source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 root_doc = "index"
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist"]
-myst_heading_anchors = 3
+myst_heading_anchors = 4
 
 # Every name of this package that a page or a signature mentions is described somewhere; other projects' are not linked.
 nitpicky = True

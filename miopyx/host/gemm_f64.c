@@ -774,8 +774,10 @@ INLINE uint32_t scramble(uint32_t bits) {
 }
 
 INLINE uint32_t random_bits(int64_t rounding, int64_t at) {
-    return scramble(scramble((uint32_t) at) +
-                    scramble((uint32_t) (rounding - 1) ^ (uint32_t) (at >> 32) * 0x9e3779b1u));
+    const uint32_t bits = scramble(scramble((uint32_t) (at >> 2)) +
+                                   scramble((uint32_t) (rounding - 1) ^ (uint32_t) (at >> 34) * 0x9e3779b1u));
+    const int turn = 8 * (at & 3);
+    return turn == 0 ? bits : bits << turn | bits >> (32 - turn);
 }
 
 /* Finite numbers saturate; infinity becomes NaN where the type has none. */
@@ -802,12 +804,16 @@ static uint8_t double_to_float8(double v, int fraction, int ocp, int64_t roundin
     memcpy(&scaled, &bits, sizeof scaled);
     memcpy(&scale, &unit_bits, sizeof scale);
     scaled *= scale;
-    units = (uint64_t) scaled;
-    units |= (double) units != scaled;
-    if (rounding != 0)
-        units += (uint64_t) random_bits(rounding, at) << (cut - 32);
-    else
+    if (rounding != 0) {
+        /* What a float holds of it, 29 bits less, in the same units. */
+        const double kept = scaled * 0x1p-29 + 0x1p52;
+        units = (uint64_t) (kept - 0x1p52) << 29;
+        units += (uint64_t) random_bits(rounding, at) >> (32 - (cut - 29)) << 29;
+    } else {
+        units = (uint64_t) scaled;
+        units |= (double) units != scaled;
         units += (UINT64_C(1) << (cut - 1)) - 1 + (units >> cut & 1);
+    }
     uint32_t code = (uint32_t) (units >> cut) + ((uint32_t) (exponent - least) << fraction);
     if (code > top)
         code = top;

@@ -343,7 +343,8 @@ static inline ushort mx_to_bfloat16(float value)
     return (ushort)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-/* 32 random bits for an element: a hash of its offset and the seed, the same wherever it is computed. */
+/* 32 random bits for an element: a hash of its offset and the seed, the same wherever it is computed.  Four neighbours
+ * share a hash, whose bytes each of them has in another order. */
 static inline uint mx_scramble(uint bits)
 {
     bits = (bits ^ bits >> 16) * 0x7feb352du;
@@ -353,7 +354,9 @@ static inline uint mx_scramble(uint bits)
 
 static inline uint mx_random(long rounding, long at)
 {
-    return mx_scramble(mx_scramble((uint)at) + mx_scramble((uint)(rounding - 1) ^ (uint)(at >> 32) * 0x9e3779b1u));
+    const uint word =
+        mx_scramble(mx_scramble((uint)(at >> 2)) + mx_scramble((uint)(rounding - 1) ^ (uint)(at >> 34) * 0x9e3779b1u));
+    return rotate(word, 8 * (uint)(at & 3));
 }
 
 /* To a float8 with `fraction` bits of fraction, 3 or 2, AMD's or OCP's.  Finite numbers saturate; infinity becomes NaN
@@ -369,13 +372,17 @@ static inline uchar mx_to_float8(float value, int fraction, int ocp, long roundi
         return ocp ? 0x7f : 0x80;
     if (bits >= (uint)(fraction == 3 ? 127 + 8 + ocp : 127 + 16) << 23)
         return (uchar)(top | sign);
-    /* In units of the result's last place, with `cut` bits behind the point; what is cut off leaves a last one. */
+    /* In units of the result's last place, with `cut` bits behind the point; what is cut off leaves a last one, or is
+     * rounded to nearest where chance decides. */
     const int exponent = max((int)(bits >> 23) - 127, least);
     const float scaled = as_float(bits) * as_float((uint)(127 + 23 - exponent) << 23);
-    uint units = (uint)scaled;
-    units |= (float)units != scaled;
-    units += rounding != 0 ? mx_random(rounding, at) >> (32 - cut)
-                           : (1u << (cut - 1)) - 1u + (units >> cut & 1u);
+    uint units = (uint)(rounding != 0 ? rint(scaled) : scaled);
+    if (rounding != 0)
+        units += mx_random(rounding, at) >> (32 - cut);
+    else {
+        units |= (float)units != scaled;
+        units += (1u << (cut - 1)) - 1u + (units >> cut & 1u);
+    }
     const uint code = min((units >> cut) + ((uint)(exponent - least) << fraction), top);
     return (uchar)(code == 0 && !ocp ? 0 : code | sign);
 }

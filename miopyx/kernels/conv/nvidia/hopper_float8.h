@@ -108,15 +108,22 @@ static inline __attribute__((always_inline)) void mx_round_each(uint *words, flo
     }
 }
 
+static inline uint mx_two_bytes(float first, float second)
+{
+    ushort two;
+    asm("cvt.rn.satfinite." MX_TEXT(Y_TYPE) "x2.f32 %0, %1, %2;" : "=h"(two) : "f"(second), "f"(first));
+    return two;
+}
+
 #if AT_RANDOM
-/* As mx_to_float8, for what is finite: above `least` a float's bits are those of y's type and `cut` more; below it, where
- * y's numbers are equally far from each other, they are made so, and what is cut off leaves a last one. */
+/* As mx_to_float8, for what is finite: a float's bits are those of y's type and `cut` more, if its exponent is not below
+ * that of y's least normal number, which is added to what is smaller. */
 static inline __attribute__((always_inline)) void mx_round_run(uint *words, float *values, long rounding, int at)
 {
     const int cut = 23 - FRACTION;
-    const uint least = (FRACTION == 3 ? 127u - 6 : 127u - 14) << 23;
-    const float below = FRACTION == 3 ? 0x1p29f : 0x1p37f;
+    const float least = FRACTION == 3 ? 0x1p-6f : 0x1p-14f;
     const uint seed = mx_scramble((uint)(rounding - 1));
+    uint word = 0;
     float beyond = 0; /* NaN where a value is infinite or NaN */
 #pragma unroll
     for (int l = 0; l < 16; l++)
@@ -126,29 +133,21 @@ static inline __attribute__((always_inline)) void mx_round_run(uint *words, floa
         return;
     }
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        words[i] = 0;
-#pragma unroll
-        for (int l = 0; l < 4; l++) {
-            const uint bits = as_uint(values[i * 4 + l]), size = bits & 0x7fffffffu;
-            const uint up = mx_scramble(mx_scramble((uint)(at + i * 4 + l)) + seed) >> (32 - cut);
-            const float units = as_float(min(size, least)) * below;
-            const uint whole = (uint)units;
-            const uint code = size < least ? ((whole | ((float)whole != units)) + up) >> cut
-                                           : min(((size + up) >> cut) - (least >> cut) + (1u << FRACTION),
-                                                 MX_OCP8_SPECIAL(FRACTION) - 1u);
-            words[i] |= (code | (bits >> 24 & 0x80u)) << 8 * l;
-        }
+    for (int l = 0; l < 16; l++) {
+        /* VEC divides offsets in y. */
+        if (VEC % 4 != 0 || l % 4 == 0)
+            word = mx_scramble(mx_scramble((uint)(at + l) >> 2) + seed);
+        const uint up = rotate(word, 8 * (VEC % 4 != 0 ? (uint)(at + l) & 3 : l % 4)) >> (32 - cut);
+        const float size = fabs(values[l]), more = size < least ? least : 0;
+        const uint kept = as_uint(size + more) + up & ~((1u << cut) - 1);
+        values[l] = copysign(as_float(kept) - more, values[l]);
     }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        words[i] = mx_two_bytes(values[i * 4], values[i * 4 + 1])
+                        | mx_two_bytes(values[i * 4 + 2], values[i * 4 + 3]) << 16;
 }
 #else
-static inline uint mx_two_bytes(float first, float second)
-{
-    ushort two;
-    asm("cvt.rn.satfinite." MX_TEXT(Y_TYPE) "x2.f32 %0, %1, %2;" : "=h"(two) : "f"(second), "f"(first));
-    return two;
-}
-
 static inline __attribute__((always_inline)) void mx_round_run(uint *words, float *values, long rounding, int at)
 {
     float beyond = 0; /* NaN where a value is infinite, which the instruction makes finite, or NaN */

@@ -326,10 +326,11 @@ def neighbours(exact, name):
 def test_stochastic_rounding_is_the_host_paths(gpu, host, rng, result, name, direction):
     """The same draw for the same element, as its offset and the seed say; a zero may have either sign."""
     example = Example(SHAPES[name], (E4M3, E4M3, result), direction, host, mode=STOCHASTIC).fill(whole(rng))
-    got = example.run(gpu, SOLVERS[direction])
     on_host = registry.BY_NAME[("HostImplicitGemmFwd", "HostImplicitGemmBwd")[direction]]
-    same(got, example.run(host, on_host))
-    assert (got.astype(np.float64) != rounded(example.truth(), result).astype(np.float64)).mean() > 0.05
+    for alpha in (1, 0.75 * 2.0**-9, 0.75 * 2.0**-16):  # what floats hold, also below the least normal number
+        got = example.run(gpu, SOLVERS[direction], alpha)
+        same(got, example.run(host, on_host, alpha), f"alpha {alpha}")
+        assert (got.astype(np.float64) != rounded(alpha * example.truth(), result).astype(np.float64)).mean() > 0.05
 
 
 def test_amds_types_are_refused(gpu):

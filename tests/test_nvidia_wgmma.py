@@ -217,29 +217,6 @@ def test_copies_by_tensor_maps(gpu, host, rng, name, direction):
     check_twice(gpu, example, direction, SOLVERS[direction], rng)
 
 
-ODD = {  # one tap, channels that are no multiples of 64: maps have zeros behind the last
-    "24 channels": conv_case(3, 24, 96, (9, 8), (1, 1), (0, 0)),
-    "to 24": conv_case(3, 96, 24, (9, 8), (1, 1), (0, 0)),
-    "two slices and a bit": conv_case(2, 136, 160, (11, 13), (1, 1), (0, 0)),
-    "a stride": conv_case(2, 72, 104, (11, 13), (1, 1), (0, 0), (2, 2)),
-    "a volume": conv_case(2, 40, 64, (3, 4, 6), (1, 1, 1), (0, 0, 0)),
-}
-
-
-@pytest.mark.parametrize("direction", range(2))
-@pytest.mark.parametrize("name", ODD)
-def test_odd_channels_by_tensor_maps(gpu, host, rng, name, direction):
-    if not gpu.device.info.cuda >= 0:
-        pytest.skip("OpenCL makes no tensor maps")
-    case = ODD[name]
-    for shift in (0, 1):
-        example = Example(case, "float16", "channels last", rng, host, shift, copied=True)
-        if direction == 0 or max(case.stride) == 1:
-            filters = (case.w_lens[0], case.x_lens[1])[direction]
-            assert are_mapped(gpu, example, direction) or filters % 32
-        check(gpu, example, direction, SOLVERS[direction], rng)
-
-
 @pytest.mark.parametrize("direction", range(3))
 @pytest.mark.parametrize("tile", range(13))
 def test_every_tile_by_tensor_maps(gpu, host, rng, tile, direction):

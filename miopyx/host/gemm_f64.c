@@ -774,7 +774,7 @@ INLINE uint32_t scramble(uint32_t bits) {
 }
 
 INLINE uint32_t random_bits(int64_t rounding, int64_t at) {
-    const uint32_t bits = scramble(scramble((uint32_t) (at >> 2)) +
+    const uint32_t bits = scramble((uint32_t) (at >> 2) +
                                    scramble((uint32_t) (rounding - 1) ^ (uint32_t) (at >> 34) * 0x9e3779b1u));
     const int turn = 8 * (at & 3);
     return turn == 0 ? bits : bits << turn | bits >> (32 - turn);

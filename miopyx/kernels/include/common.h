@@ -354,8 +354,7 @@ static inline uint mx_scramble(uint bits)
 
 static inline uint mx_random(long rounding, long at)
 {
-    const uint word =
-        mx_scramble(mx_scramble((uint)(at >> 2)) + mx_scramble((uint)(rounding - 1) ^ (uint)(at >> 34) * 0x9e3779b1u));
+    const uint word = mx_scramble((uint)(at >> 2) + mx_scramble((uint)(rounding - 1) ^ (uint)(at >> 34) * 0x9e3779b1u));
     return rotate(word, 8 * (uint)(at & 3));
 }
 

@@ -60,12 +60,11 @@
 #ifndef X_THROUGH_L1 /* 1: x comes through the L1, since taps share much of it */
 #define X_THROUGH_L1 0
 #endif
-#ifndef TENSOR_MAPS /* 1: one work-item copies, by maps of x and w; `reduced` and `channels` are multiples of 64, or of
-                     * 8 with one tap and one group, and zeros follow; with PHASES g has one tap, the lowest of all
-                     * phases', and two axes; without W_TRANSPOSED there are multiples of 32 filters, neither z nor
-                     * a bias is a slice, and with X_TRANSPOSED images have multiples of 64 pixels.  2, with
-                     * X_TRANSPOSED, where they have multiples of 8: all work-items copy blocks of pixels in which an
-                     * image ends and another one begins */
+#ifndef TENSOR_MAPS /* 1: one work-item copies, by maps of x and w; `reduced` and `channels` are multiples of 64; with
+                     * PHASES g has one tap, the lowest of all phases', and two axes; without W_TRANSPOSED there are
+                     * multiples of 32 filters, neither z nor a bias is a slice, and with X_TRANSPOSED images have
+                     * multiples of 64 pixels.  2, with X_TRANSPOSED, where they have multiples of 8: all work-items copy
+                     * blocks of pixels in which an image ends and another one begins */
 #define TENSOR_MAPS 0
 #endif
 #ifndef X_AGAIN /* 1, without maps: takes what a kernel with TENSOR_MAPS 2 takes */

@@ -91,7 +91,11 @@ static inline int mx_permuted(int k)
 #endif
 
 #if MX_TYPE(Y_TYPE) == MX_TYPE_e4m3 || MX_TYPE(Y_TYPE) == MX_TYPE_e5m2
-#define FRACTION (MX_TYPE(Y_TYPE) == MX_TYPE_e4m3 ? 3 : 2)
+#if MX_TYPE(Y_TYPE) == MX_TYPE_e4m3
+#define FRACTION 3
+#else
+#define FRACTION 2
+#endif
 
 /* One after the other: where something is infinite or NaN. */
 static inline __attribute__((always_inline)) void mx_round_each(uint *words, float *values, long rounding, int at)
@@ -116,12 +120,18 @@ static inline uint mx_two_bytes(float first, float second)
 }
 
 #if AT_RANDOM
-/* As mx_to_float8, for what is finite: a float's bits are those of y's type and `cut` more, if its exponent is not below
- * that of y's least normal number, which is added to what is smaller. */
+/* As mx_to_float8, for what is finite: SMALLER makes y's least normal number that of floats, so that normal numbers and
+ * others have y's bits and `cut` more. */
+#if FRACTION == 3
+#define SMALLER 0x1p-120f
+#define LARGER 0x1p120f
+#else
+#define SMALLER 0x1p-112f
+#define LARGER 0x1p112f
+#endif
 static inline __attribute__((always_inline)) void mx_round_run(uint *words, float *values, long rounding, int at)
 {
     const int cut = 23 - FRACTION;
-    const float least = FRACTION == 3 ? 0x1p-6f : 0x1p-14f;
     const uint seed = mx_scramble((uint)(rounding - 1));
     uint word = 0;
     float beyond = 0; /* NaN where a value is infinite or NaN */
@@ -136,11 +146,9 @@ static inline __attribute__((always_inline)) void mx_round_run(uint *words, floa
     for (int l = 0; l < 16; l++) {
         /* VEC divides offsets in y. */
         if (VEC % 4 != 0 || l % 4 == 0)
-            word = mx_scramble(mx_scramble((uint)(at + l) >> 2) + seed);
+            word = mx_scramble(((uint)(at + l) >> 2) + seed);
         const uint up = rotate(word, 8 * (VEC % 4 != 0 ? (uint)(at + l) & 3 : l % 4)) >> (32 - cut);
-        const float size = fabs(values[l]), more = size < least ? least : 0;
-        const uint kept = as_uint(size + more) + up & ~((1u << cut) - 1);
-        values[l] = copysign(as_float(kept) - more, values[l]);
+        values[l] = as_float(as_uint(values[l] * SMALLER) + up & ~((1u << cut) - 1)) * LARGER;
     }
 #pragma unroll
     for (int i = 0; i < 4; i++)

@@ -64,9 +64,7 @@ cdef bytes map_pixels(const mx_nv_conv* g, int64_t x_d, int64_t pixels, int64_t 
     cdef tensor_map_t m
     cdef int64_t row = ROW_BYTES // size
     cdef bint deep = g.p >> 16 != 0, fits
-    if g.x_c != 1 or g.channels != g.reduced or g.groups > 1 and g.x_g != g.reduced:
-        return None
-    if g.reduced % row and (size != 2 or g.groups > 1 or both(g.taps_h) * g.taps_w != 1):
+    if g.x_c != 1 or g.channels != g.reduced or g.reduced % row or g.groups > 1 and g.x_g != g.reduced:
         return None
     memset(&m, 0, sizeof(m))
     m.bytes, m.rank, m.im2col, m.box[0], m.box[1] = <int> size, 5 if deep else 4, True, <int> row, <int> pixels

@@ -288,11 +288,8 @@ cdef int _by_maps(Device dev, const mx_conv_problem* p, const roles_t* r, const 
                   bint last) noexcept:
     """What the kernel copies by tensor maps, should there be some for how x and w lie: see its TENSOR_MAPS."""
     if (phases > 1 and (g.p >> 16 or r.x_pixels) or p.fused.parts or r.narrow.used or r.scaled and not last
-            or g.channels != g.reduced or not has_maps(dev)):
+            or g.reduced % SLICE or g.channels != g.reduced or not has_maps(dev)):
         return 0
-    if g.reduced % SLICE and (g.reduced % 8 or phases > 1 or r.x_pixels or not last or r.scaled or g.groups > 1
-                              or both(g.taps_h) * g.taps_w != 1):
-        return 0  # no multiple of 16 bytes, or a slice would have channels of two taps or of the next group
     if r.x_pixels == 0 or both(g.p) * g.q % 64 == 0:
         return 1
     return 2 if r.x_pixels == 8 and g.filters >= 128 else 0  # with fewer it was slower

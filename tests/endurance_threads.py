@@ -617,6 +617,10 @@ def main(arguments=None):
         else:
             result = fault(options.device, options.kind, options.seconds, options.seed)
     failures = result.pop("failures")
+    if os.environ.get("PYTHON_GIL") == "0" and has_gil():
+        failures.append("PYTHON_GIL=0, and yet there is a GIL")
+    if options.mode == "fault" and not result["outcomes"].get("right"):
+        failures.append("nothing came out right")
     print(json.dumps({**result, "gil": has_gil(), "failed": len(failures)}))
     for failure in failures[:3]:
         print(failure, file=sys.stderr)

@@ -1,7 +1,7 @@
 """The programs of the solvers for any GPU, without the devices: what defaults ask for, built for those of other makers.
 
     python -P tests/gpu_programs.py                                   build all, list what fails, warns or spills
-    python -P tests/gpu_programs.py gfx90a dg2 --file conv/gpu        for these GPUs, of files that begin so
+    python -P tests/gpu_programs.py gfx90a acm-g10 --file conv/gpu    for these GPUs, of files that begin so
     python -P tests/gpu_programs.py --write bench/results/gpu-programs.txt
 
 AMD's are built by clang (17 or newer) with the bitcode libraries of ROCm (Debian: clang-19, rocm-device-libs), Intel's

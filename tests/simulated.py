@@ -55,7 +55,7 @@ VIEWS: dict[str, dict[str, Any]] = {
     "small gpu": {"kind": "gpu", "max_work_group_size": 64, "local_mem": 16 << 10, "fp64": False, "fp16": False,
                   "isa": ""},
     **{isa: {"kind": "gpu", "runtime": "amd", "isa": isa, "name": f"amd-{isa}_2", "max_work_group_size": 1024}
-       for isa in ("gfx90a", "gfx1100")},
+       for isa in ("gfx90a", "gfx942", "gfx1100")},
 }
 
 
@@ -662,7 +662,7 @@ def units() -> list[Unit]:
     found.append(Unit("kernels: pooling", "cpu", pooling))
     found.append(Unit(NOTHING_EXCUSED, "gpu", whole_rnn))
     found += [Unit("kernels: epilogue", view, epilogue) for view in ("cpu", "gpu")]
-    found += [Unit("kernels: matrix cores", isa, matrix_cores) for isa in ("gfx90a", "gfx1100")]
+    found += [Unit("kernels: matrix cores", isa, matrix_cores) for isa in ("gfx90a", "gfx942", "gfx1100")]
     found.append(Unit("packing: of NVIDIA's solvers", "gpu", packing))
     return found
 
@@ -1019,6 +1019,8 @@ def main(arguments: list[str] | None = None) -> int:
         if given.list:
             print("\n".join(f"{u.view:10} {u.name}" for u in chosen))
             return 0
+        if not chosen:
+            parser.error("no unit is so called")
         whole = int(parts) == 1 and not given.filter and not given.view
         asked = "".join(f" {f!r}" for f in given.filter) + (f" --view {', '.join(given.view)}" if given.view else "")
         asked += f" --quick {given.quick}" * bool(given.quick) + f" --problem {given.problem!r}" * bool(given.problem)

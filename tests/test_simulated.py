@@ -6,6 +6,7 @@ Without Oclgrind only the reader of its messages is tested.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,13 @@ def test_a_slice(view, given):
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert "findings                       0" in done.stdout
+    assert re.findall(r" ([0-9]+) problems,", done.stdout).count("0") == 0
+
+
+def test_no_unit_is_an_error(capsys):
+    with pytest.raises(SystemExit):
+        simulated.main(["no such unit"])
+    assert "no unit is so called" in capsys.readouterr().err
 
 
 DEFECTS = """

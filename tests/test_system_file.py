@@ -21,6 +21,7 @@ from miopyx.database._system_file import RecordFile
 from miopyx.errors import InternalError
 from miopyx.problem._key import find_key
 from miopyx.problem._problem import ConvProblem
+from miopyx.values import posix
 
 ALGORITHM = "miopenConvolutionFwdAlgoDirect"
 
@@ -510,7 +511,7 @@ def test_file_that_was_written_a_moment_ago(source, cache, monkeypatch):
 
 def test_file_that_changes_while_it_is_copied(path, cache, monkeypatch):
     """Nobody is left a copy that may be of neither state."""
-    read = os.preadv
+    read = posix.read_into
     path.write_bytes(b"k=a:1\n")
 
     def read_and_add(*arguments):
@@ -519,7 +520,7 @@ def test_file_that_changes_while_it_is_copied(path, cache, monkeypatch):
             out.write(b"l=a:1\n")
         return count
 
-    monkeypatch.setattr(os, "preadv", read_and_add)
+    monkeypatch.setattr(posix, "read_into", read_and_add)
     file = RecordFile(path, cache)
     monkeypatch.undo()
     assert list(cache.iterdir()) == []

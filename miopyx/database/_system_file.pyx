@@ -469,7 +469,7 @@ cdef int _transfer(int source, int target, uint64_t size) except -1:
     buffer = bytearray(1 << 18)
     cdef uint64_t done = 0
     while done < size:
-        count = os.preadv(source, [buffer], done)
+        count = posix.read_into(source, [buffer], done)
         if count == 0:
             return 0
         _write(target, memoryview(buffer)[:min(count, size - done)])

@@ -452,7 +452,7 @@ def _status(name: str) -> _Status | None:
 
 def _read_from(descriptor: int, start: int, end: int) -> bytes:
     parts = []
-    while start < end and (part := os.pread(descriptor, end - start, start)):
+    while start < end and (part := posix.read_at(descriptor, end - start, start)):
         parts.append(part)
         start += len(part)
     return b"".join(parts)

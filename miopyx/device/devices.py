@@ -140,7 +140,7 @@ def _host() -> DeviceInfo:
         threads = config.num_threads()
     except MIOpenError:
         threads = len(posix.processors())
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = posix.memory()
     isa = host_isa()
     return DeviceInfo(
         name=f"host-{isa}_{threads}", kind="host", runtime="host", isa=isa, platform_name="host", platform_version="",
@@ -234,7 +234,7 @@ def _cpuinfo() -> str:
 
 def _cpu_model() -> str:
     match = re.search(r"^model name\s*:\s*(.+)$", _cpuinfo(), re.MULTILINE)
-    return match[1].strip() if match else os.uname().machine
+    return match[1].strip() if match else posix.machine()
 
 
 def _cpuinfo_isa() -> str:
@@ -242,7 +242,7 @@ def _cpuinfo_isa() -> str:
     flags = set(match[1].split()) if match else set()
     if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= flags:
         return "avx512"
-    return "avx2" if {"avx2", "fma"} <= flags else _slug(os.uname().machine)
+    return "avx2" if {"avx2", "fma"} <= flags else _slug(posix.machine())
 
 
 def host_isa() -> str:

@@ -21,6 +21,16 @@ def processors() -> set[int]:
     return os.sched_getaffinity(0)
 
 
+def machine() -> str:
+    """Return the name of the processors' kind, x86_64 say."""
+    return os.uname().machine
+
+
+def memory() -> int:
+    """Return this machine's memory in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 # Files
 
 
@@ -53,6 +63,10 @@ def create(path: str | Path, flags: int, mode: int) -> int:
     return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
 
 
+read_at = os.pread  # of a descriptor, so many bytes from an offset on
+read_into = os.preadv  # of a descriptor, buffers, from an offset on
+
+
 def sync_folder(folder: str | Path) -> None:
     """Let names that were made or changed in a folder outlive a crash."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -77,6 +91,11 @@ def keep_owner(descriptor: int, of: os.stat_result) -> None:
     if (of.st_uid, of.st_gid) != (own.st_uid, own.st_gid):
         os.fchown(descriptor, of.st_uid, of.st_gid)
     os.fchmod(descriptor, stat.S_IMODE(of.st_mode))
+
+
+def let_all_write(descriptor: int) -> None:
+    """Let anybody read and write a file, whatever this process's mask says."""
+    os.fchmod(descriptor, 0o666)
 
 
 def lock(descriptor: int, *, wait: bool = True) -> None:

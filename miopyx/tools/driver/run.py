@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
@@ -16,6 +15,7 @@ from miopyx.errors import AllocFailedError, BadParmError, InvalidValueError, MIO
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 from miopyx.solvers.registry import solver_id, solver_name
+from miopyx.values import posix
 
 from . import data, verify
 from .data import Array
@@ -92,7 +92,7 @@ def measure(handle: Any, call: Callable[[], object], timed: bool, runs: int) -> 
 
 def require_memory(need: int) -> None:
     """Raise AllocFailedError for tensors of more bytes than this machine has."""
-    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    have = posix.memory()
     if need > have:
         raise AllocFailedError(f"the tensors need {need} bytes, this machine has {have}")
 

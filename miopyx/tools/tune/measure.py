@@ -305,7 +305,7 @@ class _Memory:
 def _require_room(info: DeviceInfo, problem: ConvProblem) -> None:
     """Raise AllocFailedError for tensors that the device's memory, or this machine's, cannot hold."""
     sizes = [size for size, _ in _convolution.memory_of(problem)]
-    machine = sys.maxsize if info.kind == "gpu" else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    machine = sys.maxsize if info.kind == "gpu" else posix.memory()
     for what, need, most in (("a tensor", max(sizes), min(info.max_alloc, machine)),
                              ("its tensors", sum(sizes), min(info.global_mem, machine))):
         if need > most:
@@ -387,5 +387,5 @@ def _shared(path: Path) -> int:
             return posix.open_plain(path, os.O_RDWR, follow=False)
         with contextlib.suppress(FileExistsError):
             descriptor = posix.create(path, os.O_RDWR, 0o666)
-            os.fchmod(descriptor, 0o666)
+            posix.let_all_write(descriptor)
             return descriptor

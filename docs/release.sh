@@ -62,7 +62,7 @@ archive() {
 
 # wheel PYTHON PROCESSOR ARCHIVE PUT: the manylinux_2_28 wheel of an archive into PUT
 wheel() {
-  local at tag zig suffix made plat
+  local at tag zig suffix made plat other
   at=$(mktemp -d)
   tag=$("$1" -c "import sysconfig; print(sysconfig.get_config_var('SOABI'))")
   if [ ! -d "$room/with-$tag" ]; then
@@ -80,9 +80,11 @@ with open('pyproject.toml', 'rb') as file:
   chmod +x "$at/cc"
   suffix=$("$1" -c "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))")
   # For another processor the headers of this one do: both have the same sizes and order of bytes.  The linker strips.
+  # CMake finds no free-threaded Python where it is told of another system, so it is not told of this one.
+  other=(); [ "$2" = "$(uname -m)" ] || other=(-DCMAKE_SYSTEM_NAME=Linux "-DCMAKE_SYSTEM_PROCESSOR=$2")
   (export PATH="$room/with-$tag/bin:$PATH" CC="$at/cc" _PYTHON_HOST_PLATFORM="linux-$2"
    export SETUPTOOLS_EXT_SUFFIX="${suffix/$(uname -m)/$2}"
-   export CMAKE_ARGS="-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=$2 -DCMAKE_STRIP=$(command -v true)"
+   export CMAKE_ARGS="${other[*]} -DCMAKE_STRIP=$(command -v true)"
    pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w "$at/made" "$3") > "$at/log" 2>&1 ||
     { tail -20 "$at/log"; die "no wheel for $1, $2"; }
   made=$(echo "$at"/made/*.whl)

@@ -143,3 +143,22 @@ def test_defects_are_found(tmp_path):
                      ("race", "Write-write data race at global memory address"),
                      ("apart", "Work-group divergence detected (barrier)"),
                      ("unset", "Uninitialized value written to global memory address")}
+
+
+@needs_oclgrind
+def test_wrong_calls_of_opencl_are_found(tmp_path):
+    code = """
+import pyopencl as cl
+context = cl.Context(cl.get_platforms()[0].get_devices())
+try:
+    cl.Buffer(context, cl.mem_flags.READ_WRITE, 0)
+except cl.Error:
+    print("refused")
+"""
+    variables = simulated.environment(tmp_path) | {"OCLGRIND_LOG": str(tmp_path / "log")}
+    done = subprocess.run([sys.executable, "-P", "-W", "ignore", "-c", code], env=variables, capture_output=True,
+                          text=True, check=False)
+    assert done.stdout == "refused\n", done.stderr[-2000:]
+    [message] = simulated.messages_of((tmp_path / "log").read_text())
+    assert "clCreateBuffer" in message.what
+    assert "CL_INVALID_BUFFER_SIZE" in message.what

@@ -283,6 +283,25 @@ def messages_of(log: str) -> Iterator[Message]:
                       tuple(dict.fromkeys(f"{file}:{line}" for line, file in places)))
 
 
+class News:
+    """What was written to a file since it was read last."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path, self.read = Path(path), 0
+
+    def text(self) -> str:
+        if not self.path.exists():
+            return ""
+        found = self.path.read_bytes()[self.read:]
+        self.read += len(found)
+        return found.decode("utf-8", "replace")
+
+
+def wrong_calls_of(stderr: str) -> Iterator[Message]:
+    """Read what Oclgrind says of calls of OpenCL, which it writes to stderr, whatever OCLGRIND_LOG names."""
+    return (message for message in messages_of(stderr) if "OpenCL runtime error" in message.what)
+
+
 # -------------------------------------------------------------------------------------------------------- problems
 
 
@@ -763,7 +782,7 @@ def child(given: dict[str, Any]) -> None:
     handle = HANDLES["oclgrind"] = handle_on(unit.view)
     built, launches = Programs(), Launches(platform)
     write_zeros()
-    log, read = Path(os.environ["OCLGRIND_LOG"]), 0
+    log, stderr = News(os.environ["OCLGRIND_LOG"]), News(given["stderr"])
     with open(given["out"], "a", encoding="utf-8") as out:
         problems = list(unit.problems(handle, given["quick"]))
         for number, (name, run) in enumerate(problems):
@@ -781,9 +800,8 @@ def child(given: dict[str, Any]) -> None:
                 wrong = traceback.format_exc() if not str(error) else f"{type(error).__name__}: {error}"
                 if given["trace"]:
                     wrong = traceback.format_exc()
-            text = log.read_bytes()[read:] if log.exists() else b""
-            read += len(text)
-            found = collections.Counter(messages_of(text.decode("utf-8", "replace")))
+            found = collections.Counter(messages_of(log.text()))
+            found.update(wrong_calls_of(stderr.text()))
             print(json.dumps({"name": name, "wrong": wrong[-1500:], "skipped": skipped,
                               "seconds": time.perf_counter() - begin, "messages": [[*m, n] for m, n in found.items()],
                               "files": {file: sorted(names) for file, names in built.kernels.items()},
@@ -958,18 +976,19 @@ def run_unit(unit: Unit, folder: Path, variables: dict[str, str], given: Any) ->
     """Run a unit in a process of its own."""
     begin = time.perf_counter()
     folder = Path(tempfile.mkdtemp(dir=folder))
-    out, log = folder / "out", folder / "log"
+    out, log, said = folder / "out", folder / "log", folder / "stderr"
     request = json.dumps({"name": unit.name, "view": unit.view, "out": str(out), "quick": given.quick,
-                          "text": given.problem, "trace": given.trace})
-    child = subprocess.Popen([sys.executable, "-P", str(HERE / "simulated.py"), "--child", request],
-                             env=variables | {"OCLGRIND_LOG": str(log)}, stdout=subprocess.DEVNULL,
-                             stderr=subprocess.PIPE)
-    try:
-        stderr = child.communicate(timeout=SECONDS)[1].decode("utf-8", "replace")
-    except subprocess.TimeoutExpired:
-        child.kill()
-        stderr = f"longer than {SECONDS} s"
-        child.communicate()
+                          "text": given.problem, "trace": given.trace, "stderr": str(said)})
+    with said.open("wb") as file:
+        child = subprocess.Popen([sys.executable, "-P", str(HERE / "simulated.py"), "--child", request],
+                                 env=variables | {"OCLGRIND_LOG": str(log)}, stdout=subprocess.DEVNULL, stderr=file)
+        try:
+            child.wait(timeout=SECONDS)
+            stderr = said.read_text("utf-8", "replace")
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+            stderr = f"longer than {SECONDS} s"
     lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] if out.exists() else []
     shutil.rmtree(folder)
     return Done(unit, lines, stderr.strip(), time.perf_counter() - begin)

@@ -159,6 +159,6 @@ except cl.Error:
     done = subprocess.run([sys.executable, "-P", "-W", "ignore", "-c", code], env=variables, capture_output=True,
                           text=True, check=False)
     assert done.stdout == "refused\n", done.stderr[-2000:]
-    [message] = simulated.messages_of((tmp_path / "log").read_text())
+    [message] = simulated.wrong_calls_of(done.stderr)
     assert "clCreateBuffer" in message.what
     assert "CL_INVALID_BUFFER_SIZE" in message.what

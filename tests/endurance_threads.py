@@ -573,12 +573,38 @@ class Faulty:
 
         return [call] * 4
 
+    def torch(self):
+        """PyTorch's convolutions and their gradients, of ever other shapes, by our kernels."""
+        import torch
+        from torch.nn import functional
+
+        import miopyx.torch
+        from miopyx.torch import choice
+
+        choice.recall = lambda info, key: None
+        choice.measure = lambda info, key, *how: choice.Times(1.0, 2.0, "said")  # ours are faster
+        miopyx.torch.enable()
+        torch.set_num_threads(1)
+        numbers = itertools.count()
+
+        def call():
+            n = next(numbers) % 2048
+            x = (torch.arange(2 * 3 * (n % 7 + 3) * (n // 7 % 9 + 3)) % 5 - 2.0).reshape(2, 3, n % 7 + 3, -1)
+            w = (torch.arange(4 * 27) % 3 - 1.0).reshape(4, 3, 3, 3).requires_grad_()
+            y = functional.conv2d(x, w, padding=1)
+            y.sum().backward()
+            taps = functional.unfold(x, 3, padding=1)  # whole numbers: products of them are exact
+            assert torch.equal(y.detach().flatten(2), w.detach().flatten(1) @ taps)
+            return self.right(w.grad.flatten(1).numpy(), taps.sum((0, 2)).expand(4, -1).numpy())
+
+        return [call] * 8
+
 
 # What the callers may be told meanwhile.
 KINDS = {
     "destroy": "handle was destroyed", "stream": None, "release": "buffer was released", "repoint": None,
     "descriptors": "lengths are not those of the convolution's output", "problems": None, "settings": None,
-    "records": None, "functions": None, "programs": None,
+    "records": None, "functions": None, "programs": None, "torch": None,
 }
 
 

@@ -34,6 +34,7 @@ python -m pip install --quiet --disable-pip-version-check "${flags[@]}" . pytest
 for device in "${devices[@]}"; do
   kinds=(problems settings records functions programs descriptors destroy)
   [ "$device" = host ] || kinds+=(stream release repoint)
+  [ "$device" = pocl ] || ! python -c "import torch" 2> /dev/null || kinds+=(torch)
   for kind in "${kinds[@]}"; do
     python -P tests/endurance_threads.py fault --device "$device" --kind "$kind" --seconds "${SECONDS_A_KIND:-10}"
   done

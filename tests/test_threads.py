@@ -75,6 +75,10 @@ def test_the_ground_moves_while_threads_call(device_name, kind, seed):
     """In a process of its own: what would go wrong here takes the process with it."""
     if device_name == "host" and kind in ("stream", "release", "repoint"):
         pytest.skip("of OpenCL alone")
+    if kind == "torch":
+        if device_name != "host":
+            pytest.skip("PyTorch's processor")
+        pytest.importorskip("torch")
     with miopyx.Handle(device_name) as handle:
         if kind == "stream" and not (handle.device.is_host or handle.device.shares_memory):
             pytest.skip("its calls wait by being given NumPy arrays")

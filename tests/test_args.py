@@ -623,5 +623,5 @@ def test_nonsense_gives_results_or_errors(seed):
                 elif isinstance(desc, ConvolutionDescriptor):
                     check_convolution(desc)
     # Sensible calls came through, and everything that can refuse did.
-    assert not [f.__name__ for f in functions if worked[f] < 3]
+    assert not [f.__name__ for f in functions if not worked[f]]
     assert not [f.__name__ for f, names in functions.items() if refused[f] < 20 and names not in ((), ("error",))]

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
 import zipfile
@@ -20,7 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PACKED = {".py", ".pyi", ".so", ".txt", ".model", ".bz2", ".md", ".typed"}
 OF_KERNELS = {".cl", ".h"}
-MOST_BYTES = 4_000_000
+# Without the GIL there is more code.
+MOST_BYTES = 4 << 20 if sysconfig.get_config_var("Py_GIL_DISABLED") else 4_000_000
 BILL = "sboms/miopyx.cdx.json"
 
 

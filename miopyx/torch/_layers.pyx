@@ -1,5 +1,3 @@
-# Tried with the GIL alone, see docs/threads.md: importing it switches the GIL on.
-# cython: freethreading_compatible=False
 """Whose kernel runs a problem that PyTorch asks for: decided when it is met first, looked up from then on.
 
 An operator's file says how its problems are named, prepared and computed: `Layer` is what it fills in.

@@ -61,7 +61,8 @@ def test_stress_without_the_gil(device_name, seed):
 @needs_no_gil
 def test_nothing_switches_the_gil_on():
     """What is imported and called where no OpenCL device is asked for."""
-    code = ("import importlib.util, sys, numpy as np, miopyx\nhandle = miopyx.Handle('host')\nx = np.ones((1, 2, 4, 4), np.float32)\n"
+    code = ("import importlib.util, sys, numpy as np, miopyx\n"
+            "handle = miopyx.Handle('host')\nx = np.ones((1, 2, 4, 4), np.float32)\n"
             "miopyx.conv2d(x, x, handle=handle)\nmiopyx.relu(x, handle=handle)\n"
             "if importlib.util.find_spec('torch'):\n    import miopyx.torch\n"
             "sys.exit(sys._is_gil_enabled())")

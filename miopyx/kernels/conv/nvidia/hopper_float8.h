@@ -119,9 +119,8 @@ static inline uint mx_two_bytes(float first, float second)
     return two;
 }
 
-#if AT_RANDOM
-/* As mx_to_float8, for what is finite: SMALLER makes y's least normal number that of floats, so that normal numbers and
- * others have y's bits and `cut` more. */
+/* Where what is finite is rounded at random, as mx_to_float8 does: SMALLER makes y's least normal number that of floats, so
+ * that normal numbers and others have y's bits and `cut` more. */
 #if FRACTION == 3
 #define SMALLER 0x1p-120f
 #define LARGER 0x1p120f
@@ -131,17 +130,18 @@ static inline uint mx_two_bytes(float first, float second)
 #endif
 static inline __attribute__((always_inline)) void mx_round_run(uint *words, float *values, long rounding, int at)
 {
-    const int cut = 23 - FRACTION;
-    const uint seed = mx_scramble((uint)(rounding - 1));
-    uint word = 0;
-    float beyond = 0; /* NaN where a value is infinite or NaN */
+    float beyond = 0; /* NaN where a value is infinite, which the instruction makes finite, or NaN */
 #pragma unroll
     for (int l = 0; l < 16; l++)
         beyond = fma(values[l], 0.0f, beyond);
     if (beyond != beyond) {
-        mx_round_each(words, values, rounding, at);
+        mx_round_each(words, values, AT_RANDOM ? rounding : 0, at);
         return;
     }
+#if AT_RANDOM
+    const int cut = 23 - FRACTION;
+    const uint seed = mx_scramble((uint)(rounding - 1));
+    uint word = 0;
 #pragma unroll
     for (int l = 0; l < 16; l++) {
         /* VEC divides offsets in y. */
@@ -150,28 +150,12 @@ static inline __attribute__((always_inline)) void mx_round_run(uint *words, floa
         const uint up = rotate(word, 8 * (VEC % 4 != 0 ? (uint)(at + l) & 3 : l % 4)) >> (32 - cut);
         values[l] = as_float(as_uint(values[l] * SMALLER) + up & ~((1u << cut) - 1)) * LARGER;
     }
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        words[i] = mx_two_bytes(values[i * 4], values[i * 4 + 1])
-                        | mx_two_bytes(values[i * 4 + 2], values[i * 4 + 3]) << 16;
-}
-#else
-static inline __attribute__((always_inline)) void mx_round_run(uint *words, float *values, long rounding, int at)
-{
-    float beyond = 0; /* NaN where a value is infinite, which the instruction makes finite, or NaN */
-#pragma unroll
-    for (int l = 0; l < 16; l++)
-        beyond = fma(values[l], 0.0f, beyond);
-    if (beyond != beyond) {
-        mx_round_each(words, values, 0, at);
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        words[i] = mx_two_bytes(values[i * 4], values[i * 4 + 1])
-                        | mx_two_bytes(values[i * 4 + 2], values[i * 4 + 3]) << 16;
-}
 #endif
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        words[i] = mx_two_bytes(values[i * 4], values[i * 4 + 1])
+                        | mx_two_bytes(values[i * 4 + 2], values[i * 4 + 3]) << 16;
+}
 #else
 static inline __attribute__((always_inline)) void mx_round_run(uint *words, float *values, long rounding, int at)
 {

@@ -234,7 +234,7 @@ def of_poolings(host: miopyx.Handle) -> None:
 
 
 def of_images(host: miopyx.Handle) -> None:
-    """Make the plans of batch norms, some of them of nothing, and of softmaxes, short ones among them."""
+    """Make the plans of batch norms, some of them of nothing, and of softmaxes: short, long and of one each."""
     for dtype, layout in itertools.product(TYPES[:4], ("packed", "channels last")):
         for lens in ((16, 256, 14, 14), (32, 512, 7, 7), (8, 64, 28, 28), (0, 5, 3, 4)):
             x = TensorDescriptor(dtype, lens, strides_of(lens, layout))
@@ -243,7 +243,8 @@ def of_images(host: miopyx.Handle) -> None:
             plan_batch_norm_inference(host, 1, x, x, channel)
             for saved in (False, True):
                 plan_batch_norm_backward(host, 1, x, x, x, channel, saved)
-        for lens, mode in (((64, 10, 1, 1), 0), ((4, 21, 32, 32), 1), ((8, 1000, 1, 1), 0)):
+        for lens, mode in (((64, 10, 1, 1), 0), ((4, 21, 32, 32), 1), ((8, 1000, 1, 1), 0), ((4, 1, 6, 5), 1),
+                           ((2, 1 << 18, 3, 2), 1)):
             x = TensorDescriptor(dtype, lens, strides_of(lens, layout))
             plan_softmax_forward(host, x, x, 1, mode)
             plan_softmax_backward(host, x, x, x, 1, mode)

@@ -7,8 +7,7 @@
 #
 # Each file has a process of its own, so that a driver that ends it costs that file alone.  Without --long a random
 # tenth of the cases runs, and none on the host path.  SECONDS_A_TEST (300) ends a file in whose test that much passed:
-# llvmpipe did not compile one shape of pooling by indices of 8 bits in that time.  Batch norm is left out on Rusticl:
-# its kernels for GPUs, which tests run on CPUs, end that driver.
+# llvmpipe did not compile one shape of pooling by indices of 8 bits in that time.
 #
 # Debian: pocl-opencl-icd; mesa-opencl-icd of Mesa 25.0 or newer (Debian 13; that of Debian 12, 22.3, does not pass the
 # doctor's probe).  Only the driver in question is seen: its .icd file is looked for in OCL_ICD_VENDORS, else in
@@ -22,7 +21,7 @@ solvers=(test_solvers test_implicit_cpu test_implicit_cpu_nhwc test_implicit_cpu
          test_grouped_cpu test_few_cpu test_fft test_depthwise)
 choices=(test_find test_find2 test_find_modes test_immediate test_plans)
 layers=(test_mha test_rnn test_pooling test_activation test_softmax test_lrn test_reduce test_tensor_ops test_layernorm
-        test_cat test_getitem test_kthvalue test_multimargin test_adam test_ctc test_dropout test_fusion)
+        test_batchnorm test_cat test_getitem test_kthvalue test_multimargin test_adam test_ctc test_dropout test_fusion)
 drivers=(rusticl basic)
 case "${1:-}" in rusticl | basic) drivers=("$1") && shift ;; esac
 named=()
@@ -62,8 +61,7 @@ try() { # DRIVER ICD FILE...
 }
 
 for driver in "${drivers[@]}"; do
-  tests=("${solvers[@]}" "${choices[@]}" "${layers[@]}")
-  [ "$driver" = rusticl ] || tests+=(test_batchnorm)  # test_basic_device is about both of PoCL's devices
+  tests=("${solvers[@]}" "${choices[@]}" "${layers[@]}")  # test_basic_device is about both of PoCL's devices
   [ ${#named[@]} = 0 ] || tests=("${named[@]}")
   case $driver in
     rusticl) RUSTICL_ENABLE=llvmpipe try rusticl rusticl.icd "$@" ;;

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import miopyx
 from miopyx._core import KernelSpec
 from miopyx.errors import InternalError, UnknownError
 from miopyx.runtime import _opencl, programs
-from miopyx.values import config, logs
+from miopyx.values import config, kernels, logs
 
 FILE, OPTIONS = "layers/bias.cl", "-D ROWS=1"
 pytestmark = pytest.mark.usefixtures("keep_programs")
@@ -369,6 +370,19 @@ def test_sources():
     assert "mx_bias_sums" in text
     with pytest.raises(InternalError):
         programs.source("no_such.cl")
+
+
+def test_functions_with_barriers_are_always_inlined():
+    """But NVIDIA's, for drivers that inline what they like: see include/group_inline.h."""
+    functions = re.compile(r"^(?![#\s])([^;{}#]*?\))\s*\{$(.*?)^\}", re.S | re.M)
+    seen = set()
+    for file in kernels.names("conv", "include", "layers"):
+        for found, body in functions.findall(kernels.read(file).decode()):
+            head = found.split("\n\n")[-1].strip()
+            if re.search(r"\b(barrier\(|BARRIER\b)", body) and "nvidia" not in file and "KERNEL" not in head.upper():
+                seen.add(head.split()[0])
+                assert re.match(r"GROUP_INLINE|static inline __attribute__\(\(always_inline", head), (file, head)
+    assert "GROUP_INLINE" in seen
 
 
 def test_a_handle_builds_a_program_once(opencl_name, folder, compiled):

@@ -16,6 +16,8 @@
 #define DEPTH 16
 #endif
 
+#include "include/group_inline.h"
+
 #define ITEMS (SIDE * SIDE)
 #define ROWS (SIDE * EACH_M)
 #define COLUMNS (SIDE * EACH_N)
@@ -69,7 +71,7 @@ static inline void complete_tile(ACC sums[EACH_M][EACH_N], ACC totals[EACH_M][EA
 #endif
 
 /* sums += the product of the slices, once all work-items have written theirs; then they may be written again. */
-static inline void add_product(ACC sums[EACH_M][EACH_N], __local const ACC *a_slice, __local const ACC *b_slice,
+GROUP_INLINE void add_product(ACC sums[EACH_M][EACH_N], __local const ACC *a_slice, __local const ACC *b_slice,
                                int row, int column)
 {
     barrier(CLK_LOCAL_MEM_FENCE);

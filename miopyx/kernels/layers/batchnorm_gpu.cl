@@ -36,6 +36,7 @@
 #endif
 #include "layers/batchnorm.h"
 #include "include/gpu_vectors.h"
+#include "include/group_inline.h"
 
 #if TX < 1 || TY < 1 || (TX & (TX - 1)) != 0 || (TY & (TY - 1)) != 0
 #error "TX and TY must be powers of two"
@@ -179,7 +180,7 @@ static inline void combine(ACC *mean, ACC *squares, ACC before, ACC new_mean, AC
 
 /* Combine what the rows of work-items found: each has u->mean and u->inv of `count` elements; then all have those of
  * all elements. */
-static inline void join_moments(unit *u, ACC count, __local ACC *means, __local ACC *squares,
+GROUP_INLINE void join_moments(unit *u, ACC count, __local ACC *means, __local ACC *squares,
                                 __local ACC *counts)
 {
     const int me = get_local_id(0);
@@ -203,7 +204,7 @@ static inline void join_moments(unit *u, ACC count, __local ACC *means, __local 
     u->inv = squares[u->column];
 }
 
-static inline void join_sums(unit *u, __local ACC *sums, __local ACC *others)
+GROUP_INLINE void join_sums(unit *u, __local ACC *sums, __local ACC *others)
 {
     const int me = get_local_id(0);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -265,7 +266,7 @@ static inline ACC add_all_moments(const bn *b, unit *u, INDEX from, INDEX to, co
     return count;
 }
 
-static inline void sum_moments(const bn *b, unit *u, INDEX from, INDEX to, __local ACC *means,
+GROUP_INLINE void sum_moments(const bn *b, unit *u, INDEX from, INDEX to, __local ACC *means,
                                __local ACC *squares, __local ACC *counts)
 {
     ACC count;
@@ -357,7 +358,7 @@ static inline void add_gradients(const bn *b, unit *u, INDEX from, INDEX to, con
     u->second = mx_sum_of_lanes(second);
 }
 
-static inline void sum_gradients(const bn *b, unit *u, INDEX from, INDEX to, __local ACC *sums,
+GROUP_INLINE void sum_gradients(const bn *b, unit *u, INDEX from, INDEX to, __local ACC *sums,
                                  __local ACC *others)
 {
     if (VEC > 1 && MX_ALIGNED(b->x) && MX_ALIGNED(b->dy))
@@ -472,7 +473,7 @@ static inline void keep_moments(const bn *b, const unit *u, long part)
 }
 
 /* Combine what bn_moments found. */
-static inline void gather_moments(const bn *b, unit *u, __local ACC *means, __local ACC *squares,
+GROUP_INLINE void gather_moments(const bn *b, unit *u, __local ACC *means, __local ACC *squares,
                                   __local ACC *counts)
 {
     ACC mean = 0, square = 0;
@@ -524,7 +525,7 @@ static inline void keep_gradients(const bn *b, const unit *u, long part)
     b->space[AT_GRADIENTS(part) + b->width + u->lane] = u->second;
 }
 
-static inline void gather_gradients(const bn *b, unit *u, __local ACC *sums, __local ACC *others)
+GROUP_INLINE void gather_gradients(const bn *b, unit *u, __local ACC *sums, __local ACC *others)
 {
     u->first = u->second = 0;
     for (long part = u->row; u->inside && part < b->parts; part += GATHERED * TY) {

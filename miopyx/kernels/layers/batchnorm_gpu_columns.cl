@@ -43,6 +43,7 @@
 #endif
 #include "layers/batchnorm.h"
 #include "include/gpu_vectors.h"
+#include "include/group_inline.h"
 
 #if TX < 1 || TY < VEC || (TX & (TX - 1)) != 0 || (TY & (TY - 1)) != 0
 #error "TX and TY must be powers of two, TY at least VEC"
@@ -51,7 +52,6 @@
 #define COLUMNS (TX * VEC)
 #define LOCAL (TX * TY)
 #define ROWS (LOCAL / COLUMNS) /* work-items that join what there is of a column */
-#define INLINE static inline __attribute__((always_inline)) /* or PoCL's threads would share the local memory */
 
 MX_GET(get, X_TYPE)
 MX_PUT(put, X_TYPE)
@@ -131,7 +131,7 @@ static inline void combine(ACC *mean, ACC *squares, ACC *count, ACC new_mean, AC
 }
 
 /* All ROWS work-items of a column have what they have together. */
-INLINE void join_moments(ACC *mean, ACC *squares, ACC count, __local ACC *local_1, __local ACC *local_2,
+GROUP_INLINE void join_moments(ACC *mean, ACC *squares, ACC count, __local ACC *local_1, __local ACC *local_2,
                          __local ACC *counts)
 {
     const int me = (int)get_local_id(0);
@@ -154,7 +154,7 @@ INLINE void join_moments(ACC *mean, ACC *squares, ACC count, __local ACC *local_
     *squares = local_2[me % COLUMNS];
 }
 
-INLINE void join_sums(ACC *first, ACC *second, __local ACC *local_1, __local ACC *local_2)
+GROUP_INLINE void join_sums(ACC *first, ACC *second, __local ACC *local_1, __local ACC *local_2)
 {
     const int me = (int)get_local_id(0);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -216,7 +216,7 @@ static inline void add_moments(const bn *b, const area *a, vec_t *mean, vec_t *s
 }
 
 /* Of a column; `me` takes every ROWS-th row of work-items. */
-INLINE void sum_moments(const bn *b, const area *a, ACC *mean, ACC *squares, __local ACC *local_1, __local ACC *local_2,
+GROUP_INLINE void sum_moments(const bn *b, const area *a, ACC *mean, ACC *squares, __local ACC *local_1, __local ACC *local_2,
                         __local ACC *counts)
 {
     const int me = (int)get_local_id(0);
@@ -276,7 +276,7 @@ static inline void add_gradients(const bn *b, const area *a, const vec_t factors
 }
 
 /* With an activation `factors` are those of y; without one they are set here, of which only the shift is needed. */
-INLINE void sum_gradients(const bn *b, const area *a, vec_t factors[FACTORS], ACC *first, ACC *second,
+GROUP_INLINE void sum_gradients(const bn *b, const area *a, vec_t factors[FACTORS], ACC *first, ACC *second,
                           __local ACC *local_1, __local ACC *local_2)
 {
     const int me = (int)get_local_id(0);
@@ -420,7 +420,7 @@ static inline void write_results(const bn *b, const area *a, const vec_t factors
 }
 
 /* By way of local memory: work-item `me` has settled column `me` of the group. */
-INLINE void hand_round(const ACC mine[FACTORS], __local ACC *local_factors, vec_t factors[FACTORS])
+GROUP_INLINE void hand_round(const ACC mine[FACTORS], __local ACC *local_factors, vec_t factors[FACTORS])
 {
     const int me = (int)get_local_id(0);
     if (me < COLUMNS)
@@ -500,7 +500,7 @@ KERNEL bn_moments(BUFFERS, NUMBERS_OF_A_CALL)
 }
 
 /* What is known of column `at`, from all parts; without `gradients` of the moments alone. */
-INLINE void gather(const bn *b, long at, const bool gradients, bool write, ACC mine[FACTORS], __local ACC *local_1,
+GROUP_INLINE void gather(const bn *b, long at, const bool gradients, bool write, ACC mine[FACTORS], __local ACC *local_1,
                    __local ACC *local_2, __local ACC *counts)
 {
     const int row = (int)get_local_id(0) / COLUMNS;

@@ -34,6 +34,7 @@
 #include "layers/batchnorm.h"
 #define MX_HELD_TYPE X_TYPE
 #include "include/gpu_vectors.h"
+#include "include/group_inline.h"
 
 #define COLUMNS (CHANNELS * PLANE)
 #define TX (COLUMNS / VEC)
@@ -42,8 +43,8 @@
 
 MX_PUT(put, X_TYPE)
 
-/* The sum of each channel over all work-items, to `to`.  Inlined, or PoCL's threads would share the local memory. */
-static inline __attribute__((always_inline)) void sum_channels(
+/* The sum of each channel over all work-items, to `to`. */
+GROUP_INLINE void sum_channels(
     const vec_t mine, int column, int row, __local ACC *columns, __local ACC *sums, __local ACC *to)
 {
     const int me = (int)get_local_id(0), channel = me / SHARE, part = me % SHARE;

@@ -17,9 +17,9 @@
 #endif
 #define SHIFTED 8 /* steps after which rows are shifted */
 #include "layers/ctc.h"
+#include "include/group_inline.h"
 
 #define KERNEL __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void
-#define GROUP_INLINE static inline __attribute__((always_inline)) /* they have barriers */
 
 static inline ACC log_sum(ACC a, ACC b, ACC c)
 {

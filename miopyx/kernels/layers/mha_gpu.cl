@@ -26,6 +26,7 @@
 #define WIDTH 64
 #endif
 #include "layers/mha.h"
+#include "include/group_inline.h"
 
 #if TILE % 16 != 0 || 256 % TILE != 0
 #error "TILE must be a multiple of 16 that divides 256"
@@ -102,7 +103,7 @@ static inline uint kept_bits(__global const uchar *table, const mx_mha_shape a, 
 #define KEPT(bits, i, j) (DROPS && !((bits) >> ((i) * MICRO + (j)) & 1) ? (ACC)0 : OF_KEPT)
 
 /* sum[i][j] = the products of rows y + 16 i of one tensor and x + 16 j of another, which have `count` rows each. */
-static inline void multiply(__global const STORAGE(T) *p, const long p_from, const mx_mha_strides p_t,
+GROUP_INLINE void multiply(__global const STORAGE(T) *p, const long p_from, const mx_mha_strides p_t,
                             const int p_count, __global const STORAGE(T) *r, const long r_from,
                             const mx_mha_strides r_t, const int r_count, const int depth,
                             __local ACC (*restrict left)[STRIDE], __local ACC (*restrict right)[STRIDE],
@@ -132,7 +133,7 @@ static inline void multiply(__global const STORAGE(T) *p, const long p_from, con
 }
 
 /* sum[i][j] += row y + 16 i of a tile times columns slice + x + 16 j of `count` rows of a tensor. */
-static inline void add_products(__local ACC (*restrict tile)[STRIDE], __global const STORAGE(T) *p, const long from,
+GROUP_INLINE void add_products(__local ACC (*restrict tile)[STRIDE], __global const STORAGE(T) *p, const long from,
                                 const mx_mha_strides t, const int count, const int slice, const int width,
                                 __local ACC (*restrict rows)[SLICE], ACC sum[MICRO][COLUMNS])
 {
@@ -176,7 +177,7 @@ static inline uint put(ACC sum[MICRO][COLUMNS], __global STORAGE(T) *p, const lo
 }
 
 /* The largest of a group's numbers joins those of the others. */
-static inline void join(__global float *amax, const uint mine, __local uint *most)
+GROUP_INLINE void join(__global float *amax, const uint mine, __local uint *most)
 {
     BARRIER;
     if (get_local_id(0) == 0)

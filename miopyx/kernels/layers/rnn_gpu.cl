@@ -42,6 +42,7 @@
 #define HAS_FIRST 0
 #endif
 #include "layers/rnn.h"
+#include "include/group_inline.h"
 
 #define RUN 4
 #if BACKWARD
@@ -72,7 +73,6 @@
 #endif
 #define UNROLL (ROWS > 8 ? 1 : ROWS > 4 ? 2 : 4)
 #define KERNEL __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-#define GROUP_INLINE static inline __attribute__((always_inline)) /* it has a barrier */
 typedef MX_JOIN(ACC, 4) run_t;
 #define IS_double 1
 #define IS_float 0

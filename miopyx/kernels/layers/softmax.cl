@@ -40,6 +40,7 @@
 #define HELD 16384
 #endif
 #include "include/common.h"
+#include "include/group_inline.h"
 #include "include/vectors.h"
 
 #if !MX_IS_STORAGE(T)
@@ -353,7 +354,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void softmax_backward(
 #define SCRATCH __local ACC scratch[LOCAL]
 #define ALL(how, mine) all_##how(mine, scratch)
 
-static inline ACC all_sum(ACC mine, __local ACC *scratch)
+GROUP_INLINE ACC all_sum(ACC mine, __local ACC *scratch)
 {
     const int me = get_local_id(0);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -367,7 +368,7 @@ static inline ACC all_sum(ACC mine, __local ACC *scratch)
     return scratch[0];
 }
 
-static inline ACC all_max(ACC mine, __local ACC *scratch)
+GROUP_INLINE ACC all_max(ACC mine, __local ACC *scratch)
 {
     const int me = get_local_id(0);
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -25,6 +25,7 @@
 #include "include/common.h"
 #include "include/vectors.h"
 #include "include/gpu_vectors.h"
+#include "include/group_inline.h"
 
 #define BYTES (COUNT * (int)sizeof(STORAGE(T)))
 #define PIECES ((BYTES + 15) / 16) /* of 16 bytes, that a work-item copies */
@@ -80,7 +81,7 @@ static inline void give(__global STORAGE(T) *to, __local const STORAGE(T) *from,
 }
 
 /* Between the group's computing and `give`, by which others write what a work-item has read of the old result. */
-static inline void all_computed(const SCALAR beta)
+GROUP_INLINE void all_computed(const SCALAR beta)
 {
     if (beta != 0)
         barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);

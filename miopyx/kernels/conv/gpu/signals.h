@@ -7,6 +7,7 @@
  */
 #include "conv/gpu/signals_args.h"
 #include "conv/gpu/widen.h"
+#include "include/group_inline.h"
 #include "include/quotient.h"
 
 #define FOURS(n) (((n) + 3) / 4 * 4)
@@ -26,7 +27,7 @@
 #define WORDS(a, b, c, d) PACKED(NARROW(a), NARROW(b), NARROW(c), NARROW(d))
 
 /* The taps of `count` filters; `odd` tells of one that is not finite: of it the zeros beside a line would make NaN. */
-static inline void mx_taps(__local float *to, __local int *odd, __global const STORAGE(X_TYPE) *w, const mx_signal g,
+GROUP_INLINE void mx_taps(__local float *to, __local int *odd, __global const STORAGE(X_TYPE) *w, const mx_signal g,
                            int count)
 {
     const int id = get_local_id(0);

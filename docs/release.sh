@@ -60,9 +60,10 @@ archive() {
   "$room/tools/bin/python" -m build --sdist --outdir "$2" "$1" > "$room/log" || { tail -9 "$room/log"; die "no archive"; }
 }
 
-# wheel PYTHON PROCESSOR ARCHIVE PUT: the manylinux_2_28 wheel of an archive into PUT
+# wheel PYTHON PROCESSOR ARCHIVE PUT: the wheel of an archive into PUT, manylinux_2_28 or, with LIBC=musl, musllinux_1_2
 wheel() {
-  local at tag zig suffix made plat other
+  local at tag zig libc=gnu.2.28 suffix made plat=auto other
+  [ "${LIBC:-glibc}" != musl ] || libc=musl
   at=$(mktemp -d)
   tag=$("$1" -c "import sysconfig; print(sysconfig.get_config_var('SOABI'))")
   if [ ! -d "$room/with-$tag" ]; then
@@ -75,22 +76,22 @@ with open('pyproject.toml', 'rb') as file:
   zig=$("$room/tools/bin/python" -c "import ziglang; print(ziglang.__path__[0])")/zig
   # Debian's own Pythons have a header in a folder that only its compilers search.
   mkdir "$at/include" && ln -s "/usr/include/$(uname -m)-linux-gnu" "$at/include/$2-linux-gnu"
-  printf '#!/bin/sh\nZIG="%s" ZIG_TARGET=%s-linux-gnu.2.28 exec "%s" "$@" -idirafter "%s"\n' "$zig" "$2" \
+  printf '#!/bin/sh\nZIG="%s" ZIG_TARGET=%s exec "%s" "$@" -idirafter "%s"\n' "$zig" "$2-linux-$libc" \
     "$PWD/cmake/zig_cc.sh" "$at/include" > "$at/cc"
   chmod +x "$at/cc"
   suffix=$("$1" -c "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))")
+  suffix=${suffix/$(uname -m)/$2}
   # For another processor the headers of this one do: both have the same sizes and order of bytes.  The linker strips.
   # CMake finds no free-threaded Python where it is told of another system, so it is not told of this one.
   other=(); [ "$2" = "$(uname -m)" ] || other=(-DCMAKE_SYSTEM_NAME=Linux "-DCMAKE_SYSTEM_PROCESSOR=$2")
   (export PATH="$room/with-$tag/bin:$PATH" CC="$at/cc" _PYTHON_HOST_PLATFORM="linux-$2"
-   export SETUPTOOLS_EXT_SUFFIX="${suffix/$(uname -m)/$2}"
+   export SETUPTOOLS_EXT_SUFFIX="${suffix/-gnu/-${libc%%.*}}"
    export CMAKE_ARGS="${other[*]} -DCMAKE_STRIP=$(command -v true)"
    pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w "$at/made" "$3") > "$at/log" 2>&1 ||
     { tail -20 "$at/log"; die "no wheel for $1, $2"; }
   made=$(echo "$at"/made/*.whl)
-  # auditwheel knows the names of this processor's platforms only; for another it finds the oldest glibc that will do.
-  plat=manylinux_2_28_$2
-  [ "$2" = "$(uname -m)" ] || plat=auto
+  # auditwheel knows the names of this machine's platforms only; of others it finds the oldest C library that will do.
+  [ "$2-$libc" != "$(uname -m)-gnu.2.28" ] || plat=manylinux_2_28_$2
   PATH="$room/tools/bin:$PATH" auditwheel repair -z 9 --plat "$plat" -w "$4" "$made" > "$at/log" 2>&1 ||
     { cat "$at/log"; die "auditwheel"; }
   # 3 % smaller by a compressor that takes its time.
@@ -109,7 +110,7 @@ wheels() {
       wheel "$each" "$processor" "$room"/out/*.tar.gz "$room/new"
       file=$(echo "$room"/new/*.whl)
       bill "$file"
-      if [ "$processor" = "$(uname -m)" ]; then
+      if [ "$processor" = "$(uname -m)" ] && [ "${LIBC:-glibc}" != musl ]; then
         rm -rf "$room/fresh"
         "$each" -m venv "$room/fresh"
         "$room/fresh/bin/pip" install --quiet --disable-pip-version-check "$file"

@@ -137,10 +137,11 @@ def test_a_library_that_is_missing_or_broken(copied):
     [file] = (copied / "miopyx").glob("_compiled*")
     assert said(copied, NUMPY) == str(copied / "miopyx" / "__init__.py")
     whole = file.rename(file.with_name("whole"))
-    assert re.match(f"ImportError: {re.escape(str(file))}: .*No such file", said(copied, NUMPY))
+    named = f"ImportError: (Error loading shared library )?{re.escape(str(file))}: "  # by glibc, by musl
+    assert re.match(named + ".*No such file", said(copied, NUMPY))
     for data in (b"", b"nothing that can be loaded" * 9):
         file.write_bytes(data)
-        assert said(copied, NUMPY).startswith(f"ImportError: {file}: ")
+        assert re.match(named, said(copied, NUMPY))
     whole.rename(file)
 
 

@@ -787,8 +787,8 @@ def wheel(tmp_path, monkeypatch):
 
 
 def a_library():
-    """Return the file of some shared library that loads."""
-    (path, *_) = re.findall(r"\s(/\S+/libm[.-]\S+)$", Path("/proc/self/maps").read_text(), re.MULTILINE)
+    """Return the file of some shared library that loads: with musl there is no libm."""
+    (path, *_) = re.findall(r"\s(/\S+/lib(?:m|gcc_s)[.-]\S+)$", Path("/proc/self/maps").read_text(), re.MULTILINE)
     return path
 
 

@@ -222,9 +222,10 @@ def test_threads_report_a_condition_once(alone, capsys):
 def test_a_forked_child_reports_for_itself():
     """Even where a thread of the parent holds our lock at that moment."""
     _, err = python("""
-import os, threading
+import os, threading, warnings
 from miopyx.values import logs
 
+warnings.simplefilter("ignore", DeprecationWarning)  # Python's, of a fork beside threads
 logs.warn_once("a", "parent and child")
 held, free = threading.Event(), threading.Event()
 

@@ -6,8 +6,8 @@
 set -euo pipefail
 tests=$(cd "$(dirname "$0")" && pwd)
 python=$(command -v "$1")
-files=${TESTS-test_wheel.py test_install.py test_enums.py test_errors.py test_args.py test_tensor_descriptor.py
-  test_convolution_descriptor.py test_reference_conv.py}
+files=${TESTS-test_wheel.py test_install.py test_enums.py test_errors.py test_args.py test_config.py test_logs.py
+  test_tensor_descriptor.py test_convolution_descriptor.py test_reference_conv.py}
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 cd "$room"

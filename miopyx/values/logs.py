@@ -43,7 +43,12 @@ def setting(name: str) -> Any:
     try:
         return config.get(name)
     except InvalidValueError as e:
-        warn_once(("environment", name), "%s; it counts as not set", e, function="config")
+        if _is_first(("environment", name)):
+            # Most are read while a message is handled, and some Pythons (3.13.5) drop what is logged meanwhile.
+            record = logger.makeRecord(logger.name, logging.WARNING, __file__, 0, "%s; it counts as not set", (e,), None,
+                                       "config")
+            if not logger.disabled and logger.manager.disable < record.levelno and logger.filter(record):
+                logger.callHandlers(record)
         return config.VARIABLES[name].default
 
 
@@ -52,12 +57,17 @@ def warn_once(key: Hashable, message: str, *args: object, function: str | None =
 
     `function` is the name to print; compiled functions, which are not on Python's stack, give their own.
     """
-    with _lock:
-        if key in _reported:
-            return False
-        _reported.add(key)
+    if not _is_first(key):
+        return False
     logger.warning(message, *args, stacklevel=2, extra={} if function is None else {"function": function})
     return True
+
+
+def _is_first(key: Hashable) -> bool:
+    with _lock:
+        known = key in _reported
+        _reported.add(key)
+        return not known
 
 
 def forget() -> None:

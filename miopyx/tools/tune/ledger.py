@@ -91,7 +91,8 @@ class Ledger:
         self._db = _fresh()
         try:
             if path is not None:
-                self._db = _opened(path)
+                unused, self._db = self._db, _opened(path)
+                unused.close()
         except (*_FAILURES, OSError, BadParmError) as e:
             if only:
                 raise UnknownError(

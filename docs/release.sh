@@ -62,7 +62,7 @@ archive() {
 
 # wheel PYTHON PROCESSOR ARCHIVE PUT: the wheel of an archive into PUT, manylinux_2_28 or, with LIBC=musl, musllinux_1_2
 wheel() {
-  local at tag zig libc=gnu.2.28 suffix made plat=auto other
+  local at tag zig libc=gnu.2.28 suffix made plat=auto
   [ "${LIBC:-glibc}" != musl ] || libc=musl
   at=$(mktemp -d)
   tag=$("$1" -c "import sysconfig; print(sysconfig.get_config_var('SOABI'))")
@@ -81,12 +81,11 @@ with open('pyproject.toml', 'rb') as file:
   chmod +x "$at/cc"
   suffix=$("$1" -c "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))")
   suffix=${suffix/$(uname -m)/$2}
-  # For another processor the headers of this one do: both have the same sizes and order of bytes.  The linker strips.
-  # CMake finds no free-threaded Python where it is told of another system, so it is not told of this one.
-  other=(); [ "$2" = "$(uname -m)" ] || other=(-DCMAKE_SYSTEM_NAME=Linux "-DCMAKE_SYSTEM_PROCESSOR=$2")
+  # For another processor or musl the headers of this system do: all have the same sizes and order of bytes.  CMake is not
+  # told: it would find no free-threaded Python, and nothing depends on what it knows.  The linker strips.
   (export PATH="$room/with-$tag/bin:$PATH" CC="$at/cc" _PYTHON_HOST_PLATFORM="linux-$2"
    export SETUPTOOLS_EXT_SUFFIX="${suffix/-gnu/-${libc%%.*}}"
-   export CMAKE_ARGS="${other[*]} -DCMAKE_STRIP=$(command -v true)"
+   CMAKE_ARGS="-DCMAKE_STRIP=$(command -v true)"; export CMAKE_ARGS
    pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w "$at/made" "$3") > "$at/log" 2>&1 ||
     { tail -20 "$at/log"; die "no wheel for $1, $2"; }
   made=$(echo "$at"/made/*.whl)

@@ -198,7 +198,8 @@ def _loops(assembly: str):
 # Files bound by multiply-adds begin so; others wait for memory, and their loops are in the table alone.
 BOUND = ("conv/", "layers/mha_", "layers/rnn_")
 
-# What spills all the same: how targets and files begin, part of the options.
+# What spills all the same, at most as many vectors as it has multiply-adds: how targets and files begin, part of the
+# options.
 KNOWN = (
     # Two bodies of a loop, one of them with masks for the edges.
     ("", "conv/cpu/depthwise_rows.cl", "STEP=2"),
@@ -207,9 +208,10 @@ KNOWN = (
 )
 
 
-def known(target: Target, file: str, options: str) -> bool:
-    return any(target.name.startswith(name) and file.startswith(start) and part in options
-               for name, start, part in KNOWN)
+def known(target: Target, file: str, options: str, built: Built) -> bool:
+    loop = built.hottest
+    return loop is not None and max(loop.spilled, loop.calls) <= loop.products and any(
+        target.name.startswith(name) and file.startswith(start) and part in options for name, start, part in KNOWN)
 
 
 def in_memory(file: str, built: Built) -> str:
@@ -230,7 +232,7 @@ def complaints(target: Target, file: str, options: str, built: Built) -> list[st
     if built.missing:
         wrong.append(f"{where}: nobody defines {list(built.missing)}")
     loop = in_memory(file, built)
-    if loop and not known(target, file, options):
+    if loop and not known(target, file, options, built):
         wrong.append(f"{where}: {loop}")
     return wrong
 
@@ -247,7 +249,7 @@ class Report:
         self.bad += complaints(self.target, file, options, built)
         loop = in_memory(file, built)
         self.known += [f"{self.target.name} {file} {options}: {loop}"] * (
-            bool(loop) and known(self.target, file, options))
+            bool(loop) and known(self.target, file, options, built))
         self.files[file] += [built.hottest] if built.hottest is not None else []
 
     def rows(self):

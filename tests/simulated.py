@@ -429,16 +429,19 @@ def operation(name: str, count: int):
 
 def packing(handle, quick):
     """Return the problems of tests/test_nvidia_pack.py: kernels of NVIDIA's solvers that any device runs."""
+    import itertools
+
+    import numpy as np
     import pyopencl as cl
     import test_nvidia_pack
 
     made = Programs.made[0]
 
-    def build(entry, **defines):
+    def build(entry, file="conv/nvidia/pack.cl", **defines):
         options = ["-cl-std=CL1.2", *(f"-D{name}={value}" for name, value in defines.items())]
-        whole = cl.Program(handle.queue.context, made.lined("conv/nvidia/pack.cl")).build(options, cache_dir=False)
+        whole = cl.Program(handle.queue.context, made.lined(file)).build(options, cache_dir=False)
         bitcode, kernels = made.llvm.known(whole.get_info(cl.program_info.BINARIES)[0])
-        made.kernels["conv/nvidia/pack.cl"].update(kernels)
+        made.kernels[file].update(kernels)
         program = cl.Program(handle.queue.context, handle.queue.context.devices, [bitcode])
         return cl.Kernel(program.build(), entry), handle.queue
 
@@ -450,6 +453,15 @@ def packing(handle, quick):
     for p, q, step, w in (4, 4, 2, 8), (5, 6, 3, 16), (3, 8, 1, 8):
         yield f"pixels {p} {q} {step} {w}", lambda handle, rng, given=(p, q, step, w): (
             test_nvidia_pack.test_pixels_that_a_step_meets(build, rng, max, *given))
+    for shape in (2, 32, 6, 6), (3, 64, 5, 7):
+        yield f"floats {shape}", lambda handle, rng, shape=shape: test_nvidia_pack.test_floats_with_channels_last(
+            build, rng, *shape)
+    for shape, dtype in itertools.product(test_nvidia_pack.PATCHES, (np.uint16, np.uint32)):
+        yield f"patches {shape} {dtype.__name__}", lambda handle, rng, shape=shape, dtype=dtype: (
+            test_nvidia_pack.check_patches(build, rng, dtype, *shape))
+    for splits, first in (1, 1), (7, 1), (9, 0):
+        yield f"partial sums {splits} {first}", lambda handle, rng, given=(splits, first): (
+            test_nvidia_pack.test_partial_sums_are_added(build, rng, *given))
 
 
 def pooling(handle, quick):
@@ -918,8 +930,7 @@ class Tally:
                 getattr(self, name)[file].update(names)
         for name in ("findings", "tolerated"):
             for kernel, what, places, count in data[name]:
-                message = Message(kernel, what, tuple(places))
-                (self.tolerated if message.is_tolerated(self.rows) else self.findings)[message] += count
+                getattr(self, name)[Message(kernel, what, tuple(places))] += count
 
     def table(self, whole: bool) -> str:
         known = kernel_files()

@@ -71,4 +71,7 @@ def test_what_is_no_loop_of_products():
     worse = Built([inner._replace(spilled=7)], "")
     assert len(complaints(target, "conv/a.cl", "", worse)) == 1
     assert not complaints(target, "layers/softmax.cl", "", worse)  # bound by memory
-    assert cpu_programs.known(target, "conv/cpu/depthwise_rows.cl", "-D STEP=2")
+    known = "conv/cpu/depthwise_rows.cl", "-D STEP=2"
+    assert cpu_programs.known(target, *known, worse)
+    assert not complaints(target, *known, worse)
+    assert len(complaints(target, *known, Built([inner._replace(spilled=25)], ""))) == 1

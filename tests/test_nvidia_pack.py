@@ -30,12 +30,12 @@ def build(opencl_handle):
     if opencl_handle.device.info.cuda >= 0:
         pytest.skip("by pyopencl")
     queue, built = opencl_handle.queue, {}
-    source = (KERNELS / "conv/nvidia/pack.cl").read_text(encoding="utf-8")
 
-    def kernel(entry, **defines):
+    def kernel(entry, file="conv/nvidia/pack.cl", **defines):
         key = entry, *sorted(defines.items())
         if key not in built:
             options = ["-I", str(KERNELS), "-cl-std=CL1.2", *(f"-D{n}={v}" for n, v in defines.items())]
+            source = (KERNELS / file).read_text(encoding="utf-8")
             built[key] = cl.Kernel(cl.Program(queue.context, source).build(options), entry)
         return built[key], queue
 
@@ -86,13 +86,14 @@ class Example:
 
 def memory(queue, values, shift):
     """Return a buffer with values from element `shift` on, amid poison."""
-    inside = np.concatenate([np.full(shift, POISON, np.uint16), values.ravel(), np.full(OUTSIDE, POISON, np.uint16)])
+    inside = np.concatenate([np.full(count, POISON, np.uint16).astype(values.dtype) if part is None else part.ravel()
+                             for count, part in ((shift, None), (0, values), (OUTSIDE, None))])
     flags = cl.mem_flags
     return cl.Buffer(queue.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=inside)
 
 
 def check(queue, buffer, expected, shift):
-    found = np.empty(buffer.size // 2, np.uint16)
+    found = np.empty(buffer.size // expected.itemsize, expected.dtype)
     cl.enqueue_copy(queue, found, buffer)
     wanted = np.full_like(found, POISON)
     wanted[shift:shift + expected.size] = expected.ravel()
@@ -171,3 +172,88 @@ def test_pixels_that_a_step_meets(build, rng, amount, p, q, step, w):
                 kernel(queue, (up(items, 64),), (64,), memory(queue, many[0], shift), np.int64(shift), to,
                        np.int64(shift), sizes, *scaling)
                 check(queue, to, many[1], shift)
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize(("images", "channels", "h", "w"), [(2, 32, 6, 6), (3, 64, 5, 7), (1, 96, 12, 12), (5, 32, 1, 1)])
+def test_floats_with_channels_last(build, rng, images, channels, h, w):
+    """Pixels closest, which are read by fours where an image has a multiple, and steps apart; odd addresses, too."""
+    for step, shift, to_shift in ((1, 0, 0), (1, 3, 1), (2, 1, 0)):
+        whole = rng.standard_normal((images, channels, h * step, w * step), np.float32)
+        expected = np.ascontiguousarray(whole[:, :, ::step, ::step].transpose(0, 2, 3, 1))
+        run = 4 if step == 1 and h * w % 4 == 0 else 1
+        pack, queue = build("pack_floats", "conv/nvidia/pack_floats.cl", RUN=run)
+        n, c, row, pixel = (each // 4 for each in whole[:, :, ::step, ::step].strides)
+        blocks, tiles = channels // 32, up(images * h * w, TILE) // TILE
+        sizes = struct.pack("13i6I", images, 1, h, w, channels, channels, n, 0, c, row, pixel, TILE, blocks,
+                            *divisor(h * w), *divisor(w), *divisor(blocks))
+        to = memory(queue, np.full(expected.size, POISON, np.float32), to_shift)
+        pack(queue, (256 * tiles * blocks,), (256,), memory(queue, whole, shift), np.int64(shift), to,
+             np.int64(to_shift), sizes)
+        check(queue, to, expected, to_shift)
+
+
+PATCHES = [  # images, channels, p, q, filter rows and columns, taps are neighbours in the copy, VEC, RUNS
+    (2, 3, 3, 5, 2, 4, False, 4, 1), (1, 3, 2, 2, 3, 16, False, 8, 2), (2, 5, 4, 3, 2, 2, False, 1, 2),
+    (3, 2, 2, 3, 4, 4, True, 4, 1), (2, 2, 3, 3, 1, 8, True, 8, 1), (1, 4, 5, 2, 3, 3, False, 1, 3)]
+
+
+def check_patches(build, rng, dtype, images, channels, p, q, r, s, together, vec, runs):
+    """`packed` has a patch's numbers as channels, before or behind its pixels; both ways, and scaled."""
+    name = {np.uint16: "half", np.uint32: "float"}[dtype]
+    vec = min(vec, 4) if dtype == np.uint32 else vec
+    runs *= s // (vec * runs)  # a work-item has a whole row of a patch
+    if together and runs > 1:
+        return
+    split = rng.integers(0, 1 << 14, size=(images, channels, p, r, q, s)).astype(dtype)  # small and positive as floats
+    order = (0, 1, 2, 4, 3, 5) if together else (0, 1, 3, 5, 2, 4)
+    packed = np.ascontiguousarray(split.transpose(order))
+    place = {axis: stride // packed.itemsize for axis, stride in zip(order, packed.strides, strict=True)}
+    axes = (4, 2, 3, 1, 0)  # the fastest first, without a row of a patch
+    table = [[split.shape[a] for a in axes], [split.strides[a] // split.itemsize for a in axes], [place[a] for a in axes]]
+    by = [divisor(split.shape[a]) for a in axes]
+    items = split.size // s
+    sizes = struct.pack("26i16I", items, place[5], *(number for row in table for number in row + [1] * 3),
+                        *(number for one in by + [(0, 0)] * 3 for number in one))
+    gather, queue = build("gather_patches", "conv/nvidia/patches.cl", X_TYPE=name, AXES=5, VEC=vec, RUNS=runs,
+                          APART=int(not together))
+    spread, _ = build("spread_patches", "conv/nvidia/patches.cl", X_TYPE=name, AXES=5, VEC=vec, RUNS=runs,
+                      APART=int(not together))
+    for shift, to_shift in ((0, 0), (1, 0), (8, 3)):
+        grid = (up(items, 256),), (256,)
+        poison = np.full(split.size, POISON, dtype)
+        to = memory(queue, poison, to_shift)
+        gather(queue, *grid, memory(queue, split, shift), np.int64(shift), to, np.int64(to_shift), sizes)
+        check(queue, to, packed, to_shift)
+        to = memory(queue, poison, shift)
+        spread(queue, *grid, memory(queue, packed, to_shift), np.int64(to_shift), to, np.int64(shift), sizes,
+               np.float32(1), np.float32(0))
+        check(queue, to, split, shift)
+    numbers = {"half": np.float16, "float": np.float32}[name]
+    x, more = (rng.integers(-99, 99, size=split.shape).astype(numbers) for _ in range(2))
+    to = memory(queue, x, 0)
+    zero = np.int64(0)
+    spread(queue, *grid, memory(queue, np.ascontiguousarray(more.transpose(order)), 0), zero, to, zero, sizes,
+           np.float32(2), np.float32(0.5))
+    check(queue, to, (2 * more + x / 2).astype(numbers), 0)
+
+
+@pytest.mark.some(4)
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+@pytest.mark.parametrize("shape", PATCHES, ids=str)
+def test_patches(build, rng, shape, dtype):
+    check_patches(build, rng, dtype, *shape)
+
+
+@pytest.mark.parametrize(("splits", "first"), [(1, 1), (4, 0), (7, 1), (9, 0)])
+def test_partial_sums_are_added(build, rng, splits, first):
+    """In a fixed order, the sum before only where there was one."""
+    fours = 512
+    sets = rng.standard_normal((splits + 1, fours * 4), np.float32)
+    add, queue = build("add_parts", "conv/nvidia/hopper_parts.cl")
+    partial = memory(queue, sets, 0)
+    add(queue, (fours,), (256,), partial, np.int64(0), np.int32(fours), np.int32(splits), np.int32(first))
+    sums = [np.zeros(fours * 4, np.float32) if first else sets[0], *np.zeros((3, fours * 4), np.float32)]
+    for split in range(splits):
+        sums[split % 4] = sums[split % 4] + sets[1 + split]
+    check(queue, partial, np.concatenate([[(sums[0] + sums[1]) + (sums[2] + sums[3])], sets[1:]]), 0)

@@ -175,7 +175,8 @@ def test_pixels_that_a_step_meets(build, rng, amount, p, q, step, w):
 
 
 @pytest.mark.some(3)
-@pytest.mark.parametrize(("images", "channels", "h", "w"), [(2, 32, 6, 6), (3, 64, 5, 7), (1, 96, 12, 12), (5, 32, 1, 1)])
+@pytest.mark.parametrize(("images", "channels", "h", "w"),
+                         [(2, 32, 6, 6), (3, 64, 5, 7), (1, 96, 12, 12), (5, 32, 1, 1)])
 def test_floats_with_channels_last(build, rng, images, channels, h, w):
     """Pixels closest, which are read by fours where an image has a multiple, and steps apart; odd addresses, too."""
     for step, shift, to_shift in ((1, 0, 0), (1, 3, 1), (2, 1, 0)):
@@ -210,7 +211,8 @@ def check_patches(build, rng, dtype, images, channels, p, q, r, s, together, vec
     packed = np.ascontiguousarray(split.transpose(order))
     place = {axis: stride // packed.itemsize for axis, stride in zip(order, packed.strides, strict=True)}
     axes = (4, 2, 3, 1, 0)  # the fastest first, without a row of a patch
-    table = [[split.shape[a] for a in axes], [split.strides[a] // split.itemsize for a in axes], [place[a] for a in axes]]
+    table = [[split.shape[a] for a in axes], [split.strides[a] // split.itemsize for a in axes],
+             [place[a] for a in axes]]
     by = [divisor(split.shape[a]) for a in axes]
     items = split.size // s
     sizes = struct.pack("26i16I", items, place[5], *(number for row in table for number in row + [1] * 3),

@@ -45,8 +45,8 @@ def setting(name: str) -> Any:
     except InvalidValueError as e:
         if _is_first(("environment", name)):
             # Most are read while a message is handled, and some Pythons (3.13.5) drop what is logged meanwhile.
-            record = logger.makeRecord(logger.name, logging.WARNING, __file__, 0, "%s; it counts as not set", (e,), None,
-                                       "config")
+            record = logger.makeRecord(logger.name, logging.WARNING, __file__, 0, "%s; it counts as not set", (e,),
+                                       None, "config")
             if not logger.disabled and logger.manager.disable < record.levelno and logger.filter(record):
                 logger.callHandlers(record)
         return config.VARIABLES[name].default

@@ -10,7 +10,15 @@ function(miopyx_variant name)
   target_sources(miopyx PRIVATE $<TARGET_OBJECTS:miopyx_kernels_${name}>)
 endfunction()
 
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8)
+# Asked of the compiler, which may build for another machine without CMake's being told.
+include(CheckCSourceCompiles)
+check_c_source_compiles([[
+#if !defined __x86_64__ || defined __ILP32__
+#error
+#endif
+int main(void) { return 0; }
+]] for_x86_64)
+if(for_x86_64)
   # -O3 takes three times as long to compile, and what runs on each machine of the last ten years is worth it.  What gains
   # by being unrolled says so in the source; other loops would fill a fourth of the library.  Clang's plain loops are as fast
   # by -Os and two thirds as long; AVX2's are not.

@@ -2,7 +2,7 @@
 # release.sh check            says whether the tree is ready for a release
 # release.sh set VERSION      writes VERSION into miopyx/__init__.py and CHANGELOG.md, and commits
 # release.sh build            makes dist/: the wheel and the source archive, tried in a fresh environment
-# release.sh wheels PYTHON... adds manylinux wheels to dist/, made by Zig's C compiler where no container runs
+# release.sh wheels PYTHON... adds manylinux wheels to dist/, with LIBC=musl musllinux ones, by Zig's C compiler
 # release.sh same PYTHON      makes archive and manylinux wheel in two folders and compares their bytes
 # release.sh tag              tags the commit with the version; pushing is yours
 set -euo pipefail

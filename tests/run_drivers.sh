@@ -61,7 +61,7 @@ try() { # DRIVER ICD FILE...
 }
 
 for driver in "${drivers[@]}"; do
-  tests=("${solvers[@]}" "${choices[@]}" "${layers[@]}")  # test_basic_device is about both of PoCL's devices
+  tests=("${solvers[@]}" "${choices[@]}" "${layers[@]}")
   [ ${#named[@]} = 0 ] || tests=("${named[@]}")
   case $driver in
     rusticl) RUSTICL_ENABLE=llvmpipe try rusticl rusticl.icd "$@" ;;

@@ -6,7 +6,7 @@
 #
 # For the second PYTHON is a CPython that was built with --disable-gil --with-thread-sanitizer by the same compiler: its
 # own locks must be known to the sanitizer, else what they keep apart counts as a race.  Any report that
-# tests/data/tsan.supp does not name fails; what it excused is listed.  SECONDS_A_KIND and CALLS (of each thread) say how long.
+# tests/data/tsan.supp does not name fails.  SECONDS_A_KIND and CALLS (of each thread) say how long.
 #
 # pyopencl has no wheel for a free-threaded Python 3.13.  Its build wants OpenCL's headers and loader (Debian:
 # ocl-icd-opencl-dev, opencl-headers), and it switches the GIL on unless nanobind is told so:
@@ -25,7 +25,7 @@ export PYTHON_GIL=0
 if [ "${1:-}" = --races ]; then
   devices=(host) venv=.venv-races
   flags=(-C cmake.define.MIOPYX_RACES=ON -C build-dir=build/races)
-  export CC=${CC:-clang} TSAN_OPTIONS="suppressions=$PWD/tests/data/tsan.supp exitcode=66 history_size=4 print_suppressions=1"
+  export CC=${CC:-clang} TSAN_OPTIONS="suppressions=$PWD/tests/data/tsan.supp exitcode=66 history_size=4"
 fi
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 . "$venv/bin/activate"

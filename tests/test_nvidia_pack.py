@@ -86,8 +86,8 @@ class Example:
 
 def memory(queue, values, shift):
     """Return a buffer with values from element `shift` on, amid poison."""
-    inside = np.concatenate([np.full(count, POISON, np.uint16).astype(values.dtype) if part is None else part.ravel()
-                             for count, part in ((shift, None), (0, values), (OUTSIDE, None))])
+    before, behind = (np.full(count, POISON, values.dtype) for count in (shift, OUTSIDE))
+    inside = np.concatenate([before, values.ravel(), behind])
     flags = cl.mem_flags
     return cl.Buffer(queue.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=inside)
 
@@ -194,19 +194,21 @@ def test_floats_with_channels_last(build, rng, images, channels, h, w):
         check(queue, to, expected, to_shift)
 
 
-PATCHES = [  # images, channels, p, q, filter rows and columns, taps are neighbours in the copy, VEC, RUNS
-    (2, 3, 3, 5, 2, 4, False, 4, 1), (1, 3, 2, 2, 3, 16, False, 8, 2), (2, 5, 4, 3, 2, 2, False, 1, 2),
-    (3, 2, 2, 3, 4, 4, True, 4, 1), (2, 2, 3, 3, 1, 8, True, 8, 1), (1, 4, 5, 2, 3, 3, False, 1, 3)]
+PATCHES = [  # type, images, channels, p, q, filter rows, filter columns as VEC and RUNS, neighbours in the copy, too
+    *((name, *shape) for name in ("half", "float") for shape in (
+        (2, 3, 3, 5, 2, 4, 1, False), (2, 5, 4, 3, 2, 1, 2, False), (3, 2, 2, 3, 4, 4, 1, True),
+        (1, 4, 5, 2, 3, 1, 3, False))),
+    ("half", 1, 3, 2, 2, 3, 8, 2, False), ("float", 1, 3, 2, 2, 3, 4, 4, False), ("half", 2, 2, 3, 3, 1, 8, 1, True),
+    ("float", 2, 2, 3, 3, 1, 2, 1, True)]
 
 
-def check_patches(build, rng, dtype, images, channels, p, q, r, s, together, vec, runs):
-    """`packed` has a patch's numbers as channels, before or behind its pixels; both ways, and scaled."""
-    name = {np.uint16: "half", np.uint32: "float"}[dtype]
-    vec = min(vec, 4) if dtype == np.uint32 else vec
-    runs *= s // (vec * runs)  # a work-item has a whole row of a patch
-    if together and runs > 1:
-        return
-    split = rng.integers(0, 1 << 14, size=(images, channels, p, r, q, s)).astype(dtype)  # small and positive as floats
+@pytest.mark.some(4)
+@pytest.mark.parametrize(("name", "images", "channels", "p", "q", "r", "vec", "runs", "together"), PATCHES)
+def test_patches(build, rng, name, images, channels, p, q, r, vec, runs, together):
+    """A copy has a patch's numbers as channels, before or behind its pixels; both ways, and scaled."""
+    numbers = {"half": np.float16, "float": np.float32}[name]
+    s = vec * runs  # a work-item has a row of a patch
+    split, more = (rng.integers(-99, 99, size=(images, channels, p, r, q, s)).astype(numbers) for _ in range(2))
     order = (0, 1, 2, 4, 3, 5) if together else (0, 1, 3, 5, 2, 4)
     packed = np.ascontiguousarray(split.transpose(order))
     place = {axis: stride // packed.itemsize for axis, stride in zip(order, packed.strides, strict=True)}
@@ -223,7 +225,7 @@ def check_patches(build, rng, dtype, images, channels, p, q, r, s, together, vec
                       APART=int(not together))
     for shift, to_shift in ((0, 0), (1, 0), (8, 3)):
         grid = (up(items, 256),), (256,)
-        poison = np.full(split.size, POISON, dtype)
+        poison = np.full(split.size, POISON, numbers)
         to = memory(queue, poison, to_shift)
         gather(queue, *grid, memory(queue, split, shift), np.int64(shift), to, np.int64(to_shift), sizes)
         check(queue, to, packed, to_shift)
@@ -231,20 +233,11 @@ def check_patches(build, rng, dtype, images, channels, p, q, r, s, together, vec
         spread(queue, *grid, memory(queue, packed, to_shift), np.int64(to_shift), to, np.int64(shift), sizes,
                np.float32(1), np.float32(0))
         check(queue, to, split, shift)
-    numbers = {"half": np.float16, "float": np.float32}[name]
-    x, more = (rng.integers(-99, 99, size=split.shape).astype(numbers) for _ in range(2))
-    to = memory(queue, x, 0)
+    to = memory(queue, split, 0)
     zero = np.int64(0)
     spread(queue, *grid, memory(queue, np.ascontiguousarray(more.transpose(order)), 0), zero, to, zero, sizes,
            np.float32(2), np.float32(0.5))
-    check(queue, to, (2 * more + x / 2).astype(numbers), 0)
-
-
-@pytest.mark.some(4)
-@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
-@pytest.mark.parametrize("shape", PATCHES, ids=str)
-def test_patches(build, rng, shape, dtype):
-    check_patches(build, rng, dtype, *shape)
+    check(queue, to, (2 * more + split / 2).astype(numbers), 0)
 
 
 @pytest.mark.parametrize(("splits", "first"), [(1, 1), (4, 0), (7, 1), (9, 0)])

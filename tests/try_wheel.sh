@@ -17,14 +17,16 @@ try() { ${RUN:-} "$python" -P "$@"; }
 
 try -c "import miopyx, sys; print('miopyx', miopyx.__version__, miopyx.__file__); print(sys.version)"
 try -c "import sys; from miopyx.tools.cli import main; sys.exit(main())" doctor
-MIOPYX_DEVICE=host try -c "import sys; from miopyx.tools.driver import main; sys.exit(main())" \
-  conv -n 2 -c 8 -k 16 -H 14 -W 14 -y 3 -x 3 -p 1 -q 1 -F 0 -V 1
+verify() {
+  MIOPYX_DEVICE=$1 try -c "import sys; from miopyx.tools.driver import main; sys.exit(main())" \
+    conv -n 2 -c 8 -k 16 -H 14 -W 14 -y 3 -x 3 -p 1 -q 1 -F 0 -V 1
+}
+verify host
 if [ "${EXTRA:-}" = cpu ]; then
   device=$(try -c "import sys; from miopyx.tools.cli import main; sys.exit(main())" doctor --json |
     "$python" -c "import json, sys
 print(next(one['name'] for one in json.load(sys.stdin)['devices'] if one['runtime'] == 'intel' and one['verdict']['ok']))")
-  MIOPYX_DEVICE=$device try -c "import sys; from miopyx.tools.driver import main; sys.exit(main())" \
-    conv -n 2 -c 8 -k 16 -H 14 -W 14 -y 3 -x 3 -p 1 -q 1 -F 0 -V 1
+  verify "$device"
 fi
 # pyopencl switches the GIL on where there may be none, with a warning, which tests take for an error.
 [ "$(try -c 'import sysconfig; print(sysconfig.get_config_var("Py_GIL_DISABLED") or 0)')" = 0 ] || export PYTHON_GIL=0

@@ -212,12 +212,12 @@ KERNEL mha_forward(TENSORS, __global STORAGE(T) *o, long o_offset, SAVED, __glob
         EACH(i, MICRO)
             EACH(j, MICRO) {
                 const int r = y + 16 * i, c = x + 16 * j;
-                ACC value = s[i][j] * of_scores;
+                ACC own_bias = 0;
 #if BIASED
                 if (r < count && c < keys)
-                    value += (ACC)LOAD(REAL)(bias, bias_offset + (first + r) * a.bias.s + (j0 + c) * a.bias.d);
+                    own_bias = (ACC)LOAD(REAL)(bias, bias_offset + (first + r) * a.bias.s + (j0 + c) * a.bias.d);
 #endif
-                tile[r][c] = c >= keys || (causal && j0 + c > first + r) ? -(ACC)INFINITY : value;
+                tile[r][c] = c >= keys || (causal && j0 + c > first + r) ? -(ACC)INFINITY : fma(s[i][j], of_scores, own_bias);
             }
         BARRIER;
         ACC top_of = -(ACC)INFINITY;
@@ -294,14 +294,16 @@ __kernel void mha_delta(__global const STORAGE(T) *o, long o_offset, __global co
     delta[delta_offset + i] = sum * NUMBER(DESCALE_O) * NUMBER(DESCALE_DO);
 }
 
-/* p of a score.  A statement of its own scales it, which rounds it as the forward pass did before it took M. */
+/* p of a score, which fma rounds as the forward pass did before it took M: of a product and a sum NVIDIA's compiler may
+ * make one instruction with the difference to M, and then p of the largest score is not 1. */
 static inline ACC probability(const ACC score, const ACC of_scores, __global const STORAGE(REAL) *bias, const long bias_at,
                               __global const STORAGE(REAL) *top, const long top_at,
                               __global const STORAGE(REAL) *inverse, const long inverse_at)
 {
-    ACC value = score * of_scores;
 #if BIASED
-    value += (ACC)LOAD(REAL)(bias, bias_at);
+    const ACC value = fma(score, of_scores, (ACC)LOAD(REAL)(bias, bias_at));
+#else
+    const ACC value = fma(score, of_scores, (ACC)0); /* rounded, which a product need not be */
 #endif
     return exp(value - (ACC)LOAD(REAL)(top, top_at)) * (ACC)LOAD(REAL)(inverse, inverse_at);
 }

@@ -36,7 +36,6 @@ WIDTH = 5.0  # inches: 480 pixels, so that a phone shrinks it by a third at most
 COPY = 4.19
 CEILINGS = {"float16": (("wgmma, products alone", 800), ("mma.sync", 638)),
             "float32": (("three products of halves", 267),)}
-BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
 def load(name: str) -> Any:
@@ -115,22 +114,6 @@ def layers_by_mode(mode: str) -> tuple[Figure, str]:
     return made, f"Bars: TFLOP/s of miopyx and cuDNN for each layer of ResNet-50, {mode}, forward, on an H200."
 
 
-def traffic(row: dict[str, Any], batch: int, size: int) -> float:
-    """Return the bytes of a layer's three tensors, each moved once; of x what the filter meets, where x is read."""
-    words = dict(word.split("=", 1) for word in row["layer"].split() if "=" in word)
-    lens = [int(v) for v in words["in"].split("x")]
-    taps = [int(v) for v in words["filter"].split("x")]
-    pads = [int(v) for v in words.get("pad", "x".join("0" * len(lens))).split("x")]
-    strides = [int(v) for v in words.get("stride", "x".join("1" * len(lens))).split("x")]
-    c, k = int(words["c"]), int(words["k"])
-    x, y, w = batch * c, batch * k, c * k
-    for length, tap, pad, stride in zip(lens, taps, pads, strides, strict=True):
-        out = (length + 2 * pad - tap) // stride + 1
-        x *= out * tap if tap < stride and row["direction"] != "data" else length
-        y, w = y * out, w * tap
-    return (x + y + w) * size
-
-
 def roofline(mode: str) -> tuple[Figure, str]:
     """What bounds each layer: its rate by the products that it makes of a byte."""
     found = load(f"h200-{mode}")
@@ -149,7 +132,7 @@ def roofline(mode: str) -> tuple[Figure, str]:
                 rotation=angle, rotation_mode="anchor")
     for d in DIRECTIONS:
         rows = [r for r in found["rows"] if r["direction"] == d]
-        ax.scatter([r["flops"] / traffic(r, found["batch"], BYTES[found["dtype"]]) for r in rows],
+        ax.scatter([r["flops"] / r["bytes"] for r in rows],
                    [r["flops"] / r["miopyx"] / 1e12 for r in rows], s=16, marker=MARKS[d], label=NAMES[d],
                    color=COLOURS[d], alpha=0.9, linewidths=0)
     ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, roof * 1.5),

@@ -316,10 +316,19 @@ def measure(layer: ConvCase, directions: str, ours, hybrid, theirs, exact, in_tu
             extra["torch_workspace"] = peer.workspace(direction)
         yield {
             "layer": layer.text, "direction": NAMES[direction], "flops": 2 * layer.products,
-            "bytes": sum(map(math.prod, layer.all_lens)) * ours.width, "solver": winner, "workspace": plan.workspace,
+            "bytes": moved(layer, direction) * ours.width, "solver": winner, "workspace": plan.workspace,
             "miopyx": medians["miopyx"], "torch": medians["torch"], "miopyx_best": min(times[0]),
             "torch_best": min(times[1]), "error": errors[0], "torch_error": errors[1], **extra,
         }
+
+
+def moved(layer: ConvCase, direction: str) -> int:
+    """Return the elements of a layer's three tensors, each once; of what is read only those that the filter meets."""
+    image, pixels = (layer.y_lens, layer.lens) if layer.transposed else (layer.x_lens, layer.y_lens[2:])
+    met = [min(length, out * taps) for length, out, taps in zip(image[2:], pixels, layer.filter, strict=True)]
+    part = math.prod(image) - math.prod((*image[:2], *met))
+    written = direction == ("F" if layer.transposed else "B")
+    return sum(map(math.prod, layer.all_lens)) - (0 if written else part)
 
 
 def conv_of(layer: ConvCase, tf32: bool) -> miopyx.ConvolutionDescriptor:

@@ -3,8 +3,8 @@
     python bench/limits.py [--json OUT]
 
 Rates are operations a second of the best of several square products, bytes a second of a copy that reads half of them.
-They are what `beside_cudnn.py --table` takes for the limits of convolutions: no layer can be faster than its operations
-at the one rate, nor than its tensors at the other, each read or written once.  float32 counts as three products of
+They are what `beside_cudnn.py --table` takes for the limits of convolutions: its operations at the one rate, and its
+tensors at the other, each read or written once.  float32 counts as three products of
 halves, which is how it reaches more than the device's float32 units give.
 """
 

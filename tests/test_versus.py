@@ -44,6 +44,19 @@ def test_the_lists(convolutions):
     assert swapped.products == math.prod(swapped.x_lens) * 64 * 16
 
 
+def test_what_a_layer_moves(convolutions):
+    """Of an image that is read only what the filter meets."""
+    case = convolutions.case_of_line
+    strided = case("c=8 in=10x10 k=4 filter=1x1 stride=2x2", n=2)
+    assert convolutions.moved(strided, "F") == convolutions.moved(strided, "W") == 2 * 8 * 25 + 2 * 4 * 25 + 32
+    assert convolutions.moved(strided, "B") == 2 * 8 * 100 + 2 * 4 * 25 + 32
+    padded = case("c=8 in=10x10 k=4 filter=3x3 pad=1x1", n=2)
+    assert convolutions.moved(padded, "F") == 2 * 8 * 100 + 2 * 4 * 100 + 32 * 9
+    spread = case("c=8 in=5x5 k=4 filter=1x1 stride=2x2 mode=transpose", n=2)  # y has 9 x 9 pixels
+    assert convolutions.moved(spread, "F") == 2 * 8 * 25 + 2 * 4 * 81 + 32
+    assert convolutions.moved(spread, "B") == convolutions.moved(spread, "W") == 2 * 8 * 25 + 2 * 4 * 25 + 32
+
+
 class Side:
     """A side that computed `values`."""
 

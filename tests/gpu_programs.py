@@ -121,6 +121,20 @@ TARGETS = {target.name: target for target in (
 )}
 
 
+class Subslice(NamedTuple):
+    """What work-groups of Intel's GPUs share, by the tables of its occupancy calculator; before Xe by its guide."""
+
+    units: int             # execution units
+    threads: int           # of one, with 128 registers each
+    sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)  # KB of local memory that a group may have
+    shared: int = 128      # KB of local memory
+    barriers: int = 32
+
+
+SUBSLICES = {"skl": Subslice(8, 7, shared=64, barriers=16), "tgllp": Subslice(16, 7), "acm-g10": Subslice(16, 8),
+             "pvc": Subslice(8, 8, (1, 2, 4, 8, 16, 32, 48, 64, 96, 128))}
+
+
 # What is asked for
 
 
@@ -365,6 +379,7 @@ class Kernel(NamedTuple):
     lanes: int = 0
     largest: int = 0        # work-items of a group, at most
     accesses: int = 0       # instructions that read or write scratch
+    barriers: int = 0       # of a group
 
 
 class Built(NamedTuple):
@@ -538,7 +553,8 @@ def _intel(target: Target, source: str, options: str, path: str) -> Built:
             scratch += int(size) if rest else int(size) / lanes
             kept |= bool(rest) or int(size) > FEW_BYTES
         kernels[name] = Kernel(name, number("grf_count"), vgpr_spills=int(spilled.get(name, 0)),
-                               scratch=round(scratch), local=number("slm_size"), lanes=lanes, accesses=int(kept))
+                               scratch=round(scratch), local=number("slm_size"), lanes=lanes, accesses=int(kept),
+                               barriers=number("barrier_count"))
     return Built(kernels, said)
 
 
@@ -579,7 +595,20 @@ def _section(data: bytes, name: bytes) -> str:
 
 
 def occupancy(target: Target, kernel: Kernel, items: int) -> float:
-    """Return how many waves of a kernel one of AMD's SIMDs holds at once, launched in groups of so many work-items."""
+    """Return how many waves of a kernel a SIMD holds at once, launched in groups of so many work-items.
+
+    Of Intel's GPUs, how many threads an execution unit holds.
+    """
+    if target.runtime == "intel":
+        of = SUBSLICES[target.name]
+        most = of.threads * 128 // max(kernel.vgprs, 128)
+        threads = -(-(items or target.items) // kernel.lanes)
+        groups = of.units * most // threads
+        if kernel.local:
+            groups = min(groups, of.shared // min(size for size in of.sizes if size << 10 >= kernel.local))
+        if kernel.barriers:
+            groups = min(groups, of.barriers // kernel.barriers)
+        return min(most, groups * threads / of.units)
     by_registers = min(target.waves,
                        target.registers // max(target.granule, -(-kernel.vgprs // target.granule) * target.granule))
     if not target.name.startswith("gfx1") and kernel.sgprs > 80:  # 800 of a SIMD
@@ -681,7 +710,8 @@ Programs for GPUs that are not here; python -P tests/gpu_programs.py{asked}
 Of each file of kernels, and each GPU, the most that any of its kernels takes in a default configuration: work-items of
 a group, registers (AMD: of a lane, AGPRs among them, and of a wave; Intel: of a thread, 32 bytes each, pvc 64),
 registers that were spilled, scalar ones into lanes of others, bytes of local memory of a group and of scratch of a
-work-item; and the least: lanes (Intel: SIMD), waves that one of AMD's SIMDs holds at once.  For spir32, addresses of
+work-item; and the least: lanes (Intel: SIMD), waves that a SIMD holds at once (Intel: threads that an execution unit
+holds, of 7, from acm-g10 on of 8).  For spir32, addresses of
 32 bits, programs end as LLVM's code, which has none of these.
 """
 
@@ -774,8 +804,7 @@ class Report:
                 "vgprs", "agprs", "sgprs", "vgpr_spills", "sgpr_spills", "local")]
             scratch = max((kernel.scratch for kernel, _ in found if spills(kernel) or kernel.largest == 0), default=0)
             lanes = f"{min((kernel.lanes for kernel, _ in found), default=0)}"
-            waves = "-" if not self.target.granule else (
-                f"{min((occupancy(self.target, *one) for one in found), default=0):.1f}")
+            waves = f"{min((occupancy(self.target, *one) for one in found), default=0):.1f}"
             yield file, "".join(f"{text!s:>8}" for text in (
                 self.target.name, len(found), max((items for _, items in found), default=0), *numbers, scratch, lanes,
                 waves))

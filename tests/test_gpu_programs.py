@@ -227,6 +227,17 @@ def test_occupancy():
     assert waves("gfx906", 24, 0, 64, 100) == 8
     assert waves("gfx906", 128, 0, 1024) == 0  # 16 waves, room for eight
 
+    def threads(name, local=0, items=256, lanes=16, registers=128, barriers=0):
+        kernel = Kernel("f", registers, local=local, lanes=lanes, barriers=barriers)
+        return occupancy(TARGETS[name], kernel, items)
+
+    assert [threads(name) for name in ("skl", "tgllp", "acm-g10", "pvc")] == [6, 7, 8, 8]  # skl: 3 groups of 16 threads
+    assert threads("pvc", registers=256) == 4
+    assert threads("acm-g10", 33 << 10) == 2  # two groups of 64 KB
+    assert threads("pvc", 33 << 10) == 4  # two of 48 KB, 16 threads each
+    assert [threads("skl", items=16, barriers=n) for n in (0, 1)] == [7, 2]
+    assert threads("skl", 3 << 10, 32, 8) == 7  # fourteen groups of 4 threads would have room
+
 
 def test_targets_are_told_apart():
     devices = [target.device() for target in TARGETS.values()]

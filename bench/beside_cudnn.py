@@ -18,8 +18,8 @@ The part of the limit is the time that a layer's operations, or its bytes, take 
 first (FOLDER/limits.json), whichever is longer, by the time that it took.  A layer may be beyond it: cuBLAS' products
 are not the fastest that there are, and some of our TF32 solvers multiply halves.
 
-Workspaces: the largest of ours, and cuDNN's there, of
-the layers where ours is larger than cuDNN's and than 256 MB; there should be none.
+Workspaces: the largest of ours, and cuDNN's there, of the layers where ours is larger than cuDNN's and than 256 MB;
+there should be none.
 """
 
 from __future__ import annotations

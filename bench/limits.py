@@ -3,9 +3,9 @@
     python bench/limits.py [--json OUT]
 
 Rates are operations a second of the best of several square products, bytes a second of a copy that reads half of them.
-They are what `beside_cudnn.py --table` takes for the limits of convolutions: its operations at the one rate, and its
-tensors at the other, each read or written once.  float32 counts as three products of
-halves, which is how it reaches more than the device's float32 units give.
+They are what `beside_cudnn.py --table` takes for the limits of convolutions: operations at the one rate, tensors, each
+read or written once, at the other.  float32 counts as three products of halves, which is how it reaches more than the
+device's float32 units give.
 """
 
 from __future__ import annotations

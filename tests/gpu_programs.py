@@ -605,7 +605,8 @@ def occupancy(target: Target, kernel: Kernel, items: int) -> float:
         threads = -(-(items or target.items) // kernel.lanes)
         groups = of.units * most // threads
         if kernel.local:
-            groups = min(groups, of.shared // min(size for size in of.sizes if size << 10 >= kernel.local))
+            sizes = (size for size in of.sizes if size << 10 >= kernel.local)
+            groups = min(groups, of.shared // min(sizes, default=of.sizes[-1]))
         if kernel.barriers:
             groups = min(groups, of.barriers // kernel.barriers)
         return min(most, groups * threads / of.units)
@@ -711,8 +712,8 @@ Of each file of kernels, and each GPU, the most that any of its kernels takes in
 a group, registers (AMD: of a lane, AGPRs among them, and of a wave; Intel: of a thread, 32 bytes each, pvc 64),
 registers that were spilled, scalar ones into lanes of others, bytes of local memory of a group and of scratch of a
 work-item; and the least: lanes (Intel: SIMD), waves that a SIMD holds at once (Intel: threads that an execution unit
-holds, of 7, from acm-g10 on of 8).  For spir32, addresses of
-32 bits, programs end as LLVM's code, which has none of these.
+holds, of 7, from acm-g10 on of 8).  For spir32, addresses of 32 bits, programs end as LLVM's code, which has none of
+these.
 """
 
 

@@ -294,8 +294,8 @@ __kernel void mha_delta(__global const STORAGE(T) *o, long o_offset, __global co
     delta[delta_offset + i] = sum * NUMBER(DESCALE_O) * NUMBER(DESCALE_DO);
 }
 
-/* p of a score, which fma rounds as the forward pass did before it took M: of a product and a sum NVIDIA's compiler may
- * make one instruction with the difference to M, and then p of the largest score is not 1. */
+/* p of a score, which fma rounds as the forward pass did before it took M.  A compiler may contract a product and the
+ * difference to M into one fma, as NVIDIA's does across statements, and then p of the largest score is not 1. */
 static inline ACC probability(const ACC score, const ACC of_scores, __global const STORAGE(REAL) *bias, const long bias_at,
                               __global const STORAGE(REAL) *top, const long top_at,
                               __global const STORAGE(REAL) *inverse, const long inverse_at)
@@ -303,7 +303,7 @@ static inline ACC probability(const ACC score, const ACC of_scores, __global con
 #if BIASED
     const ACC value = fma(score, of_scores, (ACC)LOAD(REAL)(bias, bias_at));
 #else
-    const ACC value = fma(score, of_scores, (ACC)0); /* rounded, which a product need not be */
+    const ACC value = fma(score, of_scores, (ACC)0); /* a product, rounded */
 #endif
     return exp(value - (ACC)LOAD(REAL)(top, top_at)) * (ACC)LOAD(REAL)(inverse, inverse_at);
 }

@@ -86,6 +86,21 @@ def test_programs_build_without_a_warning(needs_clang, rng, amount):
             assert not re.search(r"\bcall\b.*\bprintf\b", ptx)
 
 
+@pytest.mark.parametrize("biased", [0, 1])
+def test_attention_rounds_scores_however_much_is_contracted(needs_clang, biased):
+    """The forward pass stores the largest score; its difference to that is 0 only if both are rounded alike."""
+    options = ("-D ACC=float -D AMAX=0 -D AMAX_AT=20 -D COLUMNS=1 -D DEPTH=16 -D DROPS=0 -D NUMBERS=0 -D REAL=float "
+               f"-D SCALAR=float -D T=float -D TILE=64 -D WIDTH=16 -D BIASED={biased}")
+    differences = []
+    for how in ("off", "fast"):
+        ptx, said = build("layers/mha_gpu.cl", options, f"-ffp-contract={how}")
+        assert ptx, said
+        differences.append({entry.partition("(")[0].strip(): len(re.findall(r"\bsub(?:\.rn)?\.f32", entry))
+                            for entry in ptx.split(".entry")[1:]})
+    assert differences[0] == differences[1]
+    assert min(differences[0][name] for name in ("mha_forward", "mha_dq", "mha_dkv")) >= 16
+
+
 def test_a_defect_does_not_build(needs_clang, monkeypatch):
     monkeypatch.setattr(programs, "source", lambda _: "__kernel void f(__global int *to) { to[0] = UNKNOWN; }")
     ptx, said = build("", "")

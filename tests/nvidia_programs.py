@@ -100,8 +100,8 @@ def clang() -> str | None:
 def build(file: str, options: str, *flags: str) -> tuple[str, str]:
     """Return a program's PTX, empty where it does not build, and what clang says; with more of its flags."""
     defines = [f"-D{define}" for define in options.replace("-D ", "").split()]
-    done = subprocess.run([clang(), *defines, *flags, *FLAGS], input=programs.source(file), capture_output=True, text=True,
-                          check=False)
+    done = subprocess.run([clang(), *defines, *flags, *FLAGS], input=programs.source(file), capture_output=True,
+                          text=True, check=False)
     return (done.stdout if done.returncode == 0 else ""), done.stderr
 
 

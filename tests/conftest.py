@@ -228,6 +228,7 @@ def pytest_runtest_call(item):
         return (yield)
     except miopyx.MIOpenError as error:
         names = [item.callspec.params.get(name) for name in DEVICES] if hasattr(item, "callspec") else []
+        names = [name[0] if isinstance(name, tuple) else name for name in names]  # and how it is looked at
         if NO_FP64 in str(error) and not all(devices.find(name).fp64 for name in names if isinstance(name, str)):
             pytest.skip(f"{error}")
         raise

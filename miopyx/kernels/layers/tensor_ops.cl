@@ -122,9 +122,10 @@ typedef VOF(ACC) values_t;
 #define TO_BYTE(v) ((char)TO_INT(v))
 #define TO_BYTES(v) MX_JOIN(convert_char, VEC)(TO_INTS(v))
 #else
-#define TO_INT(v) ((v) == (v) ? convert_int_sat(v) : 0)
+/* What is converted is chosen, not whether: Mesa's llvmpipe ended where a conversion hung on a condition. */
+#define TO_INT(v) convert_int_sat((v) == (v) ? (v) : (ACC)0)
 #define TO_INTS(v) MX_JOIN(MX_JOIN(convert_int, VEC), _sat)((v) == (v) ? (v) : (values_t)0)
-#define TO_BYTE(v) ((v) == (v) ? convert_char_sat(v) : (char)0)
+#define TO_BYTE(v) convert_char_sat((v) == (v) ? (v) : (ACC)0)
 #define TO_BYTES(v) MX_JOIN(MX_JOIN(convert_char, VEC), _sat)((v) == (v) ? (v) : (values_t)0)
 #endif
 

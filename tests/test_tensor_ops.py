@@ -773,7 +773,11 @@ def test_bias_gradient(any_handle, rng, amount, dtype):
 
 
 def test_large_bias_gradient(any_handle, rng):
-    """Few channels are summed in parts, many in one go; sums are float64's wherever a device has them."""
+    """Few channels are summed in parts, many in one go; sums are float64's wherever a device has them.
+
+    Else a term meets some hundred additions of its work-item, its group and the parts.
+    """
+    roundings = 2 if any_handle.device.fp64 else 128
     for lens in ((2, 3, 200, 201), (1, 1, 300, 300), (40, 300, 5, 5), (300, 64, 4, 3), (3, 1000, 3, 3),
                  (2, 24, 40, 40)):
         y = rng.standard_normal(lens).astype("f4") + np.float32(1)
@@ -785,4 +789,4 @@ def test_large_bias_gradient(any_handle, rng):
             miopyx.miopenConvolutionBackwardBias(any_handle, 1, desc(lens, strides=strides), dy, 0,
                                                  desc((1, lens[1], 1, 1)), db)
             got = any_handle.download(db, np.empty(lens[1], "f4"))
-            assert (np.abs(got - want) <= 2.0**-23 * np.abs(y).sum((0, 2, 3))).all()
+            assert (np.abs(got - want) <= roundings * 2.0**-24 * np.abs(y).sum((0, 2, 3))).all()

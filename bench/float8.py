@@ -100,7 +100,7 @@ def error_of(handle, host, layer, direction: str, data, buffers, solver) -> floa
     """Run with a result in float32 and compare two images of it with the host's."""
     out = 2 if direction == "F" else 0
     lens = layer.all_lens
-    result = handle.repeated(np.full(1, np.nan, np.float32).view(np.uint8), 4 * math.prod(lens[out]))
+    result = handle.repeated(np.full(1, np.nan, np.float32), 4 * math.prod(lens[out]))
     kept = [result if i == out else buffer for i, buffer in enumerate(buffers)]
     types = ["float32" if i == out else TYPE for i in range(3)]
     Calls(handle, direction, lens, types, kept, solver).run(layer)()

@@ -2,7 +2,7 @@
 
     python -P tests/gpu_programs.py                                   build all, list what fails, warns or spills
     python -P tests/gpu_programs.py gfx90a acm-g10 --file conv/gpu    for these GPUs, of files that begin so
-    python -P tests/gpu_programs.py --write bench/results/gpu-programs.txt
+    python -P tests/gpu_programs.py skl pvc --most 3 --write FILE     three programs of each file, the table to a file
 
 AMD's are built by clang (17 or newer) with the bitcode libraries of ROCm (Debian: clang-19, rocm-device-libs), Intel's
 by ocloc (Debian: intel-opencl-icd), for addresses of 32 bits by clang (15 or newer) alone; nothing runs.  Each target
@@ -72,6 +72,16 @@ HARMLESS = ("-Wunused-function", "-Wunused-variable", "-Wconstant-logical-operan
             "unused function")
 
 
+class Subslice(NamedTuple):
+    """What work-groups of Intel's GPUs share, by the tables of its occupancy calculator; before Xe by its guide."""
+
+    units: int             # execution units
+    threads: int           # of one, with 128 registers each
+    sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)  # KB of local memory that a group may have
+    shared: int = 128      # KB of local memory
+    barriers: int = 32
+
+
 class Target(NamedTuple):
     """A GPU that programs are built for: its compiler's name for it, what its driver says of it, what a SIMD has."""
 
@@ -87,6 +97,7 @@ class Target(NamedTuple):
     waves: int = 0         # of a SIMD, at most
     shared: int = 64 << 10  # bytes of local memory that four SIMDs share
     isa_version: int = 0   # as ROCm's libraries ask for it
+    subslice: Subslice | None = None  # of Intel's
 
     @property
     def memory(self) -> int:
@@ -112,27 +123,14 @@ TARGETS = {target.name: target for target in (
     Target("gfx942", "amd", 304, 256, 64 << 10, True, 64, 512, 8, 8, isa_version=9402),
     Target("gfx1030", "amd", 40, 256, 64 << 10, True, 32, 1024, 16, 16, 128 << 10, 10300),
     Target("gfx1100", "amd", 48, 1024, 64 << 10, True, 32, 1536, 24, 16, 128 << 10, 11000),
-    Target("skl", "intel", 24, 256, 64 << 10),
-    Target("tgllp", "intel", 96, 512, 64 << 10, False),
-    Target("acm-g10", "intel", 512, 1024, 64 << 10, False),
-    Target("pvc", "intel", 512, 1024, 128 << 10),
+    Target("skl", "intel", 24, 256, 64 << 10, subslice=Subslice(8, 7, shared=64, barriers=16)),
+    Target("tgllp", "intel", 96, 512, 64 << 10, False, subslice=Subslice(16, 7)),
+    Target("acm-g10", "intel", 512, 1024, 64 << 10, False, subslice=Subslice(16, 8)),
+    Target("pvc", "intel", 512, 1024, 128 << 10,
+           subslice=Subslice(8, 8, (1, 2, 4, 8, 16, 32, 48, 64, 96, 128))),
     # Of no maker: size_t and pointers have 32 bits.
     Target("spir32", "spir", 8, 256, 32 << 10),
 )}
-
-
-class Subslice(NamedTuple):
-    """What work-groups of Intel's GPUs share, by the tables of its occupancy calculator; before Xe by its guide."""
-
-    units: int             # execution units
-    threads: int           # of one, with 128 registers each
-    sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)  # KB of local memory that a group may have
-    shared: int = 128      # KB of local memory
-    barriers: int = 32
-
-
-SUBSLICES = {"skl": Subslice(8, 7, shared=64, barriers=16), "tgllp": Subslice(16, 7), "acm-g10": Subslice(16, 8),
-             "pvc": Subslice(8, 8, (1, 2, 4, 8, 16, 32, 48, 64, 96, 128))}
 
 
 # What is asked for
@@ -599,8 +597,8 @@ def occupancy(target: Target, kernel: Kernel, items: int) -> float:
 
     Of Intel's GPUs, how many threads an execution unit holds.
     """
-    if target.runtime == "intel":
-        of = SUBSLICES[target.name]
+    of = target.subslice
+    if of is not None:
         most = of.threads * 128 // max(kernel.vgprs, 128)
         threads = -(-(items or target.items) // kernel.lanes)
         groups = of.units * most // threads

@@ -295,7 +295,7 @@ __kernel void mha_delta(__global const STORAGE(T) *o, long o_offset, __global co
 }
 
 /* p of a score, which fma rounds as the forward pass did before it took M.  A compiler may contract a product and the
- * difference to M into one fma, as NVIDIA's does across statements, and then p of the largest score is not 1. */
+ * difference to M into one fma, across statements, too, and then p of the largest score is not 1. */
 static inline ACC probability(const ACC score, const ACC of_scores, __global const STORAGE(REAL) *bias, const long bias_at,
                               __global const STORAGE(REAL) *top, const long top_at,
                               __global const STORAGE(REAL) *inverse, const long inverse_at)

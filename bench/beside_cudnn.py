@@ -40,6 +40,7 @@ MODES = (
     ("tf32-nhwc", "resnet50", 256, "float32", "nhwc", False),
     ("float16-nchw", "resnet50", 256, "float16", "nchw", False),
     ("float16-nhwc", "resnet50", 256, "float16", "nhwc", False),
+    ("bfloat16-nchw", "resnet50", 256, "bfloat16", "nchw", False),
     ("bfloat16-nhwc", "resnet50", 256, "bfloat16", "nhwc", False),
     ("float8-nhwc", "resnet50", 256, "float8_e4m3fn", "nhwc", False),
     ("grouped-float32-nchw", "grouped", 64, "float32", "nchw", False),

@@ -257,10 +257,11 @@ def test_numbers_of_repeated_calls_are_never_wrapped(handle, rng, value):
     calls = Calls(handle, rng)
     problem, parameter = calls.problem, [value]
     enough = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and calls.space <= int(value) < 2**63
+    immediate, found = calls.solution.workspace_size, calls.found.memory
     for name, call, allowed in (
         # A size beyond the buffer's is refused where the workspace is used, and is fine where it is not.
-        ("workSpaceSize", lambda: calls.immediate(size=parameter), calls.space == 0 and enough),
-        ("workSpaceSize", lambda: calls.algorithm(size=parameter), calls.space == 0 and enough),
+        ("workSpaceSize", lambda: calls.immediate(size=parameter), immediate == 0 and enough),
+        ("workSpaceSize", lambda: calls.algorithm(size=parameter), found == 0 and enough),
         ("solution_id", lambda: calls.immediate(solution_id=parameter), False),
         ("algo", lambda: calls.algorithm(algo=parameter), False),
         ("requestAlgoCount", lambda: calls.find(count=parameter), False),

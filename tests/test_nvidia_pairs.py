@@ -18,7 +18,7 @@ from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
 SOLVERS = ("NvPairsFwd", "NvPairsBwd", "NvPairsWrw")  # by direction
-EACH = [*enumerate(SOLVERS), (2, "NvPairTapsWrw")]
+EACH = [*enumerate(SOLVERS), (2, "NvPairTapsWrw"), (2, "NvPairWinogradWrw")]
 CASES = {  # n c h w, k r s, pad, stride
     "3x3": ((2, 72, 9, 9), (70, 72, 3, 3), 1, 1),
     "1x1": ((3, 130, 8, 8), (130, 130, 1, 1), 0, 1),
@@ -110,6 +110,35 @@ def test_pixels_shared_by_taps(handle, host, rng, name, layout):
     check_twice(handle, example, 2, registry.BY_NAME["NvPairTapsWrw"], rng)
 
 
+# Of backward weights by Winograd, in tiles of 2 x 2 of dy.
+WINOGRAD = {
+    "3x3": conv_case(3, 64, 64, (9, 11), (3, 3), (1, 1)),
+    "uneven channels and filters": conv_case(2, 70, 137, (8, 8), (3, 3), (1, 1)),
+    "tiles of two and of three chunks": conv_case(2, 260, 66, (6, 7), (3, 3), (1, 1)),
+    "three chunks": conv_case(3, 192, 40, (9, 8), (3, 3), (1, 1)),
+    "several tiles of filters": conv_case(1, 40, 330, (10, 9), (3, 3), (1, 1)),
+    "splits": conv_case(9, 64, 64, (30, 31), (3, 3), (1, 1)),
+    "no pads": conv_case(2, 64, 64, (9, 8), (3, 3)),
+    "pads beyond the filter": conv_case(2, 40, 64, (5, 6), (3, 3), (4, 5)),
+    "filters beyond the image": conv_case(9, 64, 64, (1, 2), (3, 3), (1, 1)),
+    "groups": conv_case(2, 128, 192, (9, 8), (3, 3), (1, 1), groups=2),
+    "uneven groups": conv_case(3, 210, 120, (9, 8), (3, 3), (1, 1), groups=3),
+    "many weights": conv_case(2, 264, 250, (4, 3), (3, 3), (1, 1)),
+    "small images": conv_case(70, 64, 64, (4, 4), (3, 3), (1, 1)),
+    "one tile an image": conv_case(40, 64, 64, (3, 3), (3, 3)),
+}
+
+
+@pytest.mark.parametrize("layout", ["packed", "channels last", "padded"])
+@pytest.mark.parametrize("name", WINOGRAD)
+def test_winograd(handle, host, rng, name, layout):
+    if registry.BY_NAME["NvPairWinogradWrw"].why_not(
+            handle.device, problem_of(WINOGRAD["3x3"], direction=2)) is not None:
+        pytest.skip("needs a Hopper GPU")
+    example = Example(WINOGRAD[name], "float32", layout, rng, host)
+    check_twice(handle, example, 2, registry.BY_NAME["NvPairWinogradWrw"], rng)
+
+
 @pytest.mark.parametrize(("channels", "filters"), [(1, 1), (8, 64), (64, 8)])
 def test_few_channels_are_not_padded_to_whole_chunks(handle, channels, filters):
     solver = registry.BY_NAME["NvPairTapsWrw"]
@@ -126,7 +155,9 @@ class Problem:
         x, w, pad, stride = CASES[case]
         if solver == "NvPairTapsWrw" and (stride != 1 or w[-1] < 3):
             pytest.skip("not a filter without a stride and with neighbouring taps")
-        self.solver = registry.solver_id(solver)
+        if solver == "NvPairWinogradWrw" and (stride != 1 or w[2:] != (3, 3)):
+            pytest.skip("not a filter of 3x3 without a stride")
+        self.solver, self.mixes_tiles = registry.solver_id(solver), registry.BY_NAME[solver].mixes_tiles
         self.handle, self.conv = handle, ConvolutionDescriptor(*((i,) * (len(x) - 2) for i in (pad, stride, 1)))
         y = self.conv.output_lens(TensorDescriptor("float32", x), TensorDescriptor("float32", w))
         self.lens = (x, w, tuple(y))
@@ -171,8 +202,11 @@ def pairs(handle):
 
 
 def bound(problem: Problem, host: miopyx.Handle, direction: int) -> np.ndarray:
-    """What floats are allowed, one product's rounding after the other."""
-    return (2.0**-23 + (problem.terms(direction) + 2) * 2.0**-24) * problem.truth(host, direction, absolute=True)
+    """What floats are allowed, one product's rounding after the other; where tiles are mixed, of the largest sum."""
+    sums = problem.truth(host, direction, absolute=True)
+    if problem.mixes_tiles:
+        sums = np.full_like(sums, sums[np.isfinite(sums)].max())
+    return (2.0**-23 + (problem.terms(direction) + 2) * 2.0**-24) * sums
 
 
 @pytest.mark.parametrize(("direction", "solver"), EACH)

@@ -143,12 +143,6 @@ static inline void mx_copy_singly(uint to, __global const float *from, bool vali
 #define COPY_X_SINGLY mx_copy_singly
 #endif
 
-/* The barrier waits for so many bytes more. */
-static inline void mx_barrier_expect_more(uint barrier_at, int bytes)
-{
-    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier_at), "r"(bytes) : "memory");
-}
-
 /* Of 16 columns of the product: a work-item has four neighbours, see conv/nvidia/hopper_tf32_filters.cl. */
 static inline int mx_filter_of_column(int column)
 {
@@ -401,9 +395,7 @@ __kernel __attribute__((reqd_work_group_size(384, 1, 1))) void conv_nvidia_hoppe
                         MX_WG_PUBLISH();
                     } else if (copier == 0) {
                         mx_barrier_expect_more(bar, W_BYTES);
-                        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-                                     "[%0], [%1], %2, [%3];"
-                                     ::"r"(w_to), "l"((ulong)from), "r"(W_BYTES), "r"(bar) : "memory");
+                        mx_bulk_copy(w_to, (__global const uint4 *)from, W_BYTES, bar);
                     }
 #endif
                 }

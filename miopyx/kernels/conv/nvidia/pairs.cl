@@ -386,16 +386,13 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
             mx_barrier_wait(empty + 8 * stage, parity);
             if (row == 0) {
                 const uint bar = full + 8 * stage;
-                asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count * W_BLOCK)
-                             : "memory");
+                mx_barrier_expect_more(bar, count * W_BLOCK);
 #pragma unroll
                 for (int b = 0; b < F_BLOCKS; b++)
                     if (b < count)
-                        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-                                     "[%0], [%1], %2, [%3];"
-                                     ::"r"(shared + stage * STAGE_BYTES + X_BYTES + b * W_BLOCK),
-                                     "l"(packed + (long)((block + b * o.taps) * c_slices + c_slice) * (BLOCK_BYTES / 8)),
-                                     "r"(W_BLOCK), "r"(bar) : "memory");
+                        mx_bulk_copy(shared + stage * STAGE_BYTES + X_BYTES + b * W_BLOCK,
+                                     packed + (long)((block + b * o.taps) * c_slices + c_slice) * (BLOCK_BYTES / 8),
+                                     W_BLOCK, bar);
             }
             for (int i = 0; i < PRODUCERS; i++)
                 MOVE();

@@ -52,13 +52,6 @@
 #define MX_GIVEN &g
 #endif
 
-/* Bytes to local memory, behind the caller's back; the barrier counts them. */
-static inline void mx_bulk_copy(uint to, __global const uint4 *from, int bytes, uint barrier_at)
-{
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                 ::"r"(to), "l"((ulong)from), "r"(bytes), "r"(barrier_at) : "memory");
-}
-
 /* slice_sums (64 filters x BN) = or += 16 positions' products. */
 #define MULTIPLY(a, b, keep) MX_WGMMA_192(slice_sums, a, b, keep, "1, 1")
 
@@ -141,8 +134,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_p
             }
             const uint to = shared + stage * STAGE_BYTES, bar = full + 8 * stage;
             mx_barrier_wait(empty + 8 * stage, parity);
-            asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;"
-                         ::"r"(bar), "r"(rows * ROW_BYTES) : "memory");
+            mx_barrier_expect_more(bar, rows * ROW_BYTES);
             for (int b = 0; b < 2 * y_blocks; b++) /* hi and lo of each */
                 mx_bulk_copy(to + b * BLOCK_BYTES, y_from + ((long)b * o.y_positions + slice * DEPTH) * 8,
                              y_rows * ROW_BYTES, bar);

@@ -151,6 +151,19 @@ static inline void mx_barrier_wait(uint barrier_at, int parity)
     while (!done);
 }
 
+/* The barrier waits for so many bytes more. */
+static inline void mx_barrier_expect_more(uint barrier_at, int bytes)
+{
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier_at), "r"(bytes) : "memory");
+}
+
+/* Bytes to local memory, behind the caller's back; the barrier counts them. */
+static inline void mx_bulk_copy(uint to, __global const uint4 *from, int bytes, uint barrier_at)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 ::"r"(to), "l"((ulong)from), "r"(bytes), "r"(barrier_at) : "memory");
+}
+
 /* Barriers of a ring: `full` of each stage, at which work-items that copy arrive, then `empty`, at which warps do. */
 static inline void mx_ring_begin(uint full, int stages, int copiers, int warps)
 {

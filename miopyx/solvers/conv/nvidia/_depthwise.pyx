@@ -35,6 +35,14 @@ cdef struct tile_t:
     int64_t octets, rows, steps, threads, resident
 
 
+# What takes time, as TERMS names it: rounds of work-groups over the places that they have, thousands of products of a
+# warp in a row, megabytes read and of partial sums.
+cdef struct cost_terms_t:
+    double launch, rounds, products, read, parts
+
+cdef tuple TERMS = ("launch", "rounds", "products", "read", "parts")
+
+
 cdef int64_t _tap_rows(const mx_conv_problem* p) noexcept nogil:
     """Rows of dy that a row of x meets."""
     return ceil_div(p.w.len[3], p.step[1])
@@ -100,7 +108,19 @@ cdef class NvDepthwiseWrw(_NvSolver):
     def __cinit__(self):
         self.id, self.name, self.direction = 1194, "NvDepthwiseWrw", MX_BACKWARD_WEIGHTS
         self.algorithm = DIRECT
-        self.dynamic = False  # its times are in no cost table yet: Find measures it
+        self.cost_names = TERMS
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        cdef cost_terms_t* o = <cost_terms_t*> terms
+        cdef tile_t t = _tile(p)
+        cdef mx_nv_depthwise g = _operands(dev, p, &t)
+        cdef int64_t splits = ceil_div(g.rows, g.each), blocks = ceil_div(p.w.len[4], 8)
+        cdef int64_t tall = p.step[1] * ceil_div(_tap_rows(p), 16), wide = 2 if blocks > 1 and tall == 1 else 1
+        o.launch, o.rounds = 2, ceil_div(g.sets * splits, max(1, dev.compute_units) * t.resident)
+        o.products = o.rounds * (g.each + _tap_rows(p) - 1) * g.strips * t.steps * tall * wide * 8e-3
+        o.read = (p.x.len[0] * p.x.len[1] * 2e-6) * (
+            p.x.len[3] * p.x.len[4] * 1.0 + p.y.len[3] * p.y.len[4])
+        o.parts = splits * p.w.len[0] * p.w.len[3] * p.w.len[4] * 4e-6
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef tile_t t

@@ -2,6 +2,7 @@
 
     python bench/restamp.py programs FILE OUT [--beside OTHER] [--device NAME] [--processes 8]
     python bench/restamp.py stamp FILE BEFORE AFTER
+    python bench/restamp.py prune FILE [--device NAME] [--by 1.1]
 
 A record's stamp names the build that measured it: the version, and a digest of the kernels as they are installed,
 without comments.  A new name in a kernel makes another build, though every program may be as it was.
@@ -14,6 +15,9 @@ one beside the new, all on the device.
 
 `stamp` needs no device.  A record of the old build, all of whose solvers offer themselves as they did and build the
 same programs, gets the new build's stamp; all others stay as they are.  It prints how many, and why not.
+
+`prune` leaves out records that know nothing of a solver which by the device's cost table is faster than the best that
+they have, by that factor: immediate mode would take the slower one.  Without the record it goes by model or table.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from __future__ import annotations
 import argparse
 import bz2
 import json
+import math
 import multiprocessing
 import re
 from collections import Counter
@@ -29,6 +34,8 @@ from pathlib import Path
 from typing import Any
 
 import miopyx
+from miopyx.choose import _ranking
+from miopyx.choose._survey import Survey
 from miopyx.database import paths, records
 from miopyx.database._system_file import RecordFile
 from miopyx.problem._key import parse_find_key
@@ -161,6 +168,34 @@ def stamp(arguments: argparse.Namespace) -> None:
         print(f"{count:6d}  {why}")
 
 
+def unknown_and_faster(device: miopyx.Handle, key: bytes, items: bytes, by: float) -> str:
+    """Return the solver that a record lacks and that should be faster by that factor than what it has, or nothing."""
+    record = records.read_find(items)
+    known = {item.solver for item in record.items} | {str(name) for name in record.failed}
+    best = min((item.time for item in record.items), default=math.inf)
+    for candidate in _ranking.by_costs(Survey(device, parse_find_key(key))):
+        if candidate.solver.name not in known and candidate.time * by < best:
+            return candidate.solver.name
+    return ""
+
+
+def prune(arguments: argparse.Namespace) -> None:
+    start(arguments.device)
+    whole = arguments.file.read_bytes()
+    packed = arguments.file.suffix == ".bz2"
+    lines, counts = [], Counter()
+    for line in (bz2.decompress(whole) if packed else whole).splitlines():
+        faster = unknown_and_faster(handle, *records.split(line), arguments.by)
+        counts[f"left out: {faster}" if faster else "kept"] += 1
+        if not faster:
+            lines.append(line + b"\n")
+    content, mode = b"".join(lines), arguments.file.stat().st_mode
+    config.write_atomically(arguments.file, bz2.compress(content, 9) if packed else content)
+    arguments.file.chmod(mode)
+    for why, count in counts.most_common():
+        print(f"{count:6d}  {why}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True)
@@ -175,6 +210,11 @@ def main() -> None:
     for name in ("file", "before", "after"):
         one.add_argument(name, type=Path, metavar=name.upper())
     one.set_defaults(run=stamp)
+    one = commands.add_parser("prune", help="leave out records that lack a solver which should be faster")
+    one.add_argument("file", type=Path, metavar="FILE")
+    one.add_argument("--device", help="as `miopyx doctor` names it (default: the best one)")
+    one.add_argument("--by", type=float, default=1.1, help="how many times as fast (default: 1.1)")
+    one.set_defaults(run=prune)
     arguments = parser.parse_args()
     arguments.run(arguments)
 

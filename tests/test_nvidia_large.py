@@ -114,6 +114,7 @@ def test_one_image_that_is_too_large(handle, limit):
 WANT = [  # what is taken in runs for its workspace
     ("NvPairsBwd", "float32", conv_case(256, 128, 128, (56, 56), (3, 3), (1, 1), (2, 2))),
     ("NvPairTapsWrw", "float32", conv_case(256, 64, 64, (56, 56), (3, 3), (1, 1))),
+    ("NvPairWinogradWrw", "float32", conv_case(256, 128, 128, (28, 28), (3, 3), (1, 1))),
     ("NvWgmmaWrw", "float16", conv_case(256, 3, 64, (224, 224), (7, 7), (3, 3), (2, 2))),
     ("NvWgmmaWrw", "bfloat16", conv_case(4, 32, 64, (96, 96, 96), (3, 3, 3), (1, 1, 1))),
     ("NvWgmmaWrw", "float16", conv_case(512, 64, 64, (224, 224), (3, 3), (1, 1))),
@@ -138,6 +139,7 @@ def test_256_mb_where_runs_help(h200, name, dtype, case):
 SAVING = [  # the same with small images and as small a limit
     ("NvPairsBwd", "float32", conv_case(7, 64, 72, (16, 15), (3, 3), (1, 1), (2, 2))),
     ("NvPairTapsWrw", "float32", conv_case(7, 64, 72, (16, 15), (3, 3), (1, 1))),
+    ("NvPairWinogradWrw", "float32", conv_case(9, 64, 72, (26, 25), (3, 3), (1, 1))),
     ("NvWgmmaWrw", "float16", conv_case(7, 64, 72, (26, 25), (3, 3), (1, 1))),
     ("NvWgmmaWrw", "bfloat16", conv_case(9, 3, 40, (34, 35), (5, 5), (2, 2), (2, 2))),
     ("NvWgmmaWrw", "float16", conv_case(5, 64, 64, (56, 56), (1, 1), (0, 0), (2, 2))),  # pixels are gathered

@@ -2,7 +2,7 @@
 
     python bench/restamp.py programs FILE OUT [--beside OTHER] [--device NAME] [--processes 8]
     python bench/restamp.py stamp FILE BEFORE AFTER
-    python bench/restamp.py prune FILE [--device NAME] [--by 1.1]
+    python bench/restamp.py prune FILE [--device NAME] [--by 1.1] [--solver NAME]...
 
 A record's stamp names the build that measured it: the version, and a digest of the kernels as they are installed,
 without comments.  A new name in a kernel makes another build, though every program may be as it was.
@@ -16,8 +16,9 @@ one beside the new, all on the device.
 `stamp` needs no device.  A record of the old build, all of whose solvers offer themselves as they did and build the
 same programs, gets the new build's stamp; all others stay as they are.  It prints how many, and why not.
 
-`prune` leaves out records that know nothing of a solver which by the device's cost table is faster than the best that
-they have, by that factor: immediate mode would take the slower one.  Without the record it goes by model or table.
+`prune` leaves out records that know nothing of a solver, or of one that is named, which by the device's cost table is
+faster than the best that they have, by that factor: immediate mode would take the slower one.  Without the record it
+goes by model or table.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from __future__ import annotations
 import argparse
 import bz2
 import json
-import math
 import multiprocessing
 import re
 from collections import Counter
@@ -168,24 +168,33 @@ def stamp(arguments: argparse.Namespace) -> None:
         print(f"{count:6d}  {why}")
 
 
-def unknown_and_faster(device: miopyx.Handle, key: bytes, items: bytes, by: float) -> str:
-    """Return the solver that a record lacks and that should be faster by that factor than what it has, or nothing."""
+def unknown_and_faster(ranked: list, items: bytes, by: float, names: list[str] | None = None) -> str:
+    """Return the solver that a record lacks and that should be faster by that factor than what it has, or nothing.
+
+    `ranked`: what can run the problem, with predicted times.  A record of failures alone stays.
+    """
     record = records.read_find(items)
     known = {item.solver for item in record.items} | {str(name) for name in record.failed}
-    best = min((item.time for item in record.items), default=math.inf)
-    for candidate in _ranking.by_costs(Survey(device, parse_find_key(key))):
-        if candidate.solver.name not in known and candidate.time * by < best:
-            return candidate.solver.name
+    best = min((item.time for item in record.items), default=0)
+    for candidate in ranked:
+        name = candidate.solver.name
+        if (name not in known and not candidate.solver.last_resort and (not names or name in names)
+                and candidate.time * by < best):
+            return name
     return ""
 
 
 def prune(arguments: argparse.Namespace) -> None:
     start(arguments.device)
+    if arguments.file.name.partition(".")[0] != handle.device.info.name:
+        raise SystemExit(f"{arguments.file} is not of {handle.device.info.name}")
     whole = arguments.file.read_bytes()
     packed = arguments.file.suffix == ".bz2"
     lines, counts = [], Counter()
     for line in (bz2.decompress(whole) if packed else whole).splitlines():
-        faster = unknown_and_faster(handle, *records.split(line), arguments.by)
+        key, items = records.split(line)
+        faster = unknown_and_faster(_ranking.by_costs(Survey(handle, parse_find_key(key))), items, arguments.by,
+                                    arguments.solver)
         counts[f"left out: {faster}" if faster else "kept"] += 1
         if not faster:
             lines.append(line + b"\n")
@@ -214,6 +223,7 @@ def main() -> None:
     one.add_argument("file", type=Path, metavar="FILE")
     one.add_argument("--device", help="as `miopyx doctor` names it (default: the best one)")
     one.add_argument("--by", type=float, default=1.1, help="how many times as fast (default: 1.1)")
+    one.add_argument("--solver", action="append", help="of this solver alone; may be repeated")
     one.set_defaults(run=prune)
     arguments = parser.parse_args()
     arguments.run(arguments)

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -139,6 +140,28 @@ def test_restamp_keeps_what_the_records_timed(tmp_path, bench, opencl_handle, ca
     there = database.read_bytes().splitlines(keepends=True)
     assert there[1:] == lines[1:]
     assert there[0] == restamp.records.write_find(keys[0], [item], "0_0_9_newer/driver/device")
+
+
+def test_records_that_lack_a_faster_solver(bench):
+    """By predicted times; what failed counts as known, and a record of failures alone stays."""
+    restamp = bench("restamp")
+    names = ("NvPairWinogradWrw", "NvPairTapsWrw", "ConvDirectNaiveConvWrw")
+    ranked = [SimpleNamespace(solver=restamp.registry.BY_NAME[name], time=time)
+              for name, time in zip(names, (0.1, 0.2, 0.01), strict=True)]
+
+    def asked(known, by=1.1, failed=(), only=None):
+        items = [restamp.records.FindItem(name, time, 0, 1, i) for i, (name, time) in enumerate(known.items())]
+        line = restamp.records.write_find(b"key", items, "stamp", False, failed)
+        return restamp.unknown_and_faster(ranked, restamp.records.split(line.rstrip(b"\n"))[1], by, only)
+
+    winograd, taps, _ = names
+    assert asked({taps: 0.2}) == winograd
+    assert asked({taps: 0.2}, by=2.1) == ""
+    assert asked({taps: 0.2}, only=[taps]) == ""
+    assert asked({taps: 0.2}, failed=[winograd]) == ""
+    assert asked({taps: 0.2, winograd: 0.3}) == ""
+    assert asked({"GemmWrwUniversal": 0.15}) == winograd
+    assert asked({}, failed=[taps]) == ""
 
 
 def test_programs_are_compared_without_names_and_comments(bench):

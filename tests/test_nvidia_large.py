@@ -198,7 +198,8 @@ def test_runs_for_their_workspace(handle, host, rng, name, dtype, case):
         _common.limit_workspace(whole * 3 // 4)
         assert solver.workspace_size(handle.device, asked) <= whole * 3 // 4
         runs = len(solver.solution(handle.device, asked).steps)
-        assert runs == 2 * steps if dtype == "float32" else runs > steps
+        # In 16 bits, and by Winograd, what runs made is added up once.
+        assert runs == 2 * steps if dtype == "float32" and not solver.mixes_tiles else runs > steps
         check(handle, Example(case, dtype, "packed", rng, host), solver.direction, solver, rng)
     finally:
         _common.limit_workspace()

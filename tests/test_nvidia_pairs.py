@@ -139,6 +139,19 @@ def test_winograd(handle, host, rng, name, layout):
     check_twice(handle, example, 2, registry.BY_NAME["NvPairWinogradWrw"], rng)
 
 
+@pytest.mark.parametrize("layouts", [("NHWC", "NCHW", "NCHW"), ("NCHW", "NHWC", "NHWC"), ("NHWC", "NHWC", "NCHW")])
+@pytest.mark.parametrize("name", ["uneven channels and filters", "splits"])
+def test_winograd_of_several_layouts(handle, host, rng, name, layouts):
+    """Of x, dw and dy: either operand of the products may be transposed."""
+    solver = registry.BY_NAME["NvPairWinogradWrw"]
+    if solver.why_not(handle.device, problem_of(WINOGRAD["3x3"], direction=2)) is not None:
+        pytest.skip("needs a Hopper GPU")
+    example = Example(WINOGRAD[name], "float32", "packed", rng, host)
+    example.desc = [TensorDescriptor("float32", d.lens, layout=layout) for d, layout in
+                    zip(example.desc, layouts, strict=True)]
+    check_twice(handle, example, 2, solver, rng)
+
+
 @pytest.mark.parametrize(("channels", "filters"), [(1, 1), (8, 64), (64, 8)])
 def test_few_channels_are_not_padded_to_whole_chunks(handle, channels, filters):
     solver = registry.BY_NAME["NvPairTapsWrw"]
@@ -228,14 +241,14 @@ def test_inf_and_nan_come_out_as_floats_give_them(pairs, host, rng, case, direct
 @pytest.mark.parametrize(("direction", "solver"), EACH)
 @pytest.mark.parametrize("case", CASES)
 def test_numbers_of_any_size_keep_their_precision(pairs, host, rng, case, direction, solver):
-    """A range of 2^29 within each operand, at sizes that are nowhere near 1."""
-    for size in (-100, -40, 0, 40, 100):
+    """A range of 2^29 within each operand, at sizes that are nowhere near 1, and of products at the least floats."""
+    for sizes in ((-100, 50), (-40, 20), (0, 0), (40, -20), (100, -50), (-66, -60), (-60, -66)):
         problem = Problem(pairs, case, rng, solver)
         for which, operand in enumerate(problem.operands(direction)):
-            exponents = rng.integers(-15, 15, operand.shape) + (size if which == 0 else -size // 2)
+            exponents = rng.integers(-15, 15, operand.shape) + sizes[which]
             operand *= 2.0 ** exponents.astype(float)
         error = np.abs(problem.run(direction) - problem.truth(host, direction))
-        assert (error <= bound(problem, host, direction) + 2.0**-140).all(), f"2^{size}"
+        assert (error <= bound(problem, host, direction) + 2.0**-140).all(), sizes
 
 
 @pytest.mark.parametrize(("direction", "solver"), EACH)

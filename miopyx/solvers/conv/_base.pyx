@@ -122,9 +122,12 @@ cdef class ConvSolver(Solver):
         if _struct_of(dev, problem).x.len[0] == 0:
             return 0
         answer = self.offer(dev, problem)
-        # The formula stands where the solver refuses, too: records of other devices are compared with it.
-        return self.workspace_bytes(dev, _struct_of(dev, problem)) if isinstance(answer, str) else (
-            <Offer?> answer).workspace
+        if not isinstance(answer, str):
+            return (<Offer?> answer).workspace
+        # The formula stands where the solver refuses, too: records of other devices are compared with it.  But formulas
+        # divide by numbers of 32 bits, which those of larger tensors are not.
+        cdef const mx_conv_problem* p = _struct_of(dev, problem)
+        return self.workspace_bytes(dev, p) if _counted(&p.x) and _counted(&p.w) and _counted(&p.y) else <int64_t> 1 << 62
 
     cpdef double wti(self, Device dev, Problem problem) except? -3:
         answer = self.offer(dev, problem)
@@ -324,6 +327,12 @@ cdef int64_t capped_product(int64_t a, int64_t b) noexcept nogil:
     """a b, or 2^62 where that is less: sizes of workspaces that nobody can have must not wrap around."""
     cdef int64_t cap = <int64_t> 1 << 62
     return cap if a != 0 and b > cap // a else a * b
+
+
+cdef bint _counted(const mx_tensor* t) noexcept nogil:
+    """Whether the elements have numbers of 31 bits."""
+    return capped_product(capped_product(t.len[0], t.len[1]), capped_product(
+        t.len[2], capped_product(t.len[3], t.len[4]))) <= <int64_t> 1 << 31
 
 
 cdef int64_t capped_sum(int64_t a, int64_t b) noexcept nogil:

@@ -1,5 +1,5 @@
-/* Backward weights of 3x3 with float operands by Winograd's F(3x3, 2x2): 16 products for 36, of pairs of halves by wgmma.
- * No stride, no dilation.  Needs SM_90A.
+/* Backward weights of 3x3 with float operands by Winograd's F(3x3, 2x2): 16 products for 36, of pairs of halves by
+ * wgmma.  No stride, no dilation.  Needs SM_90A.
  *
  *   dw = A^T (sum over tiles of (G dy G^T) . (B^T x B)) A
  *
@@ -37,6 +37,8 @@
 #define POINTS 16
 #define CHUNK_WORDS (BLOCK_BYTES / 4) /* of 64 channels x 64 tiles, hi or lo */
 #define WARPS 8
+#define LEAST 15u /* exponent of a largest: its scale stays a number */
+#define HALF_OF_SCALES 14 /* a scale's exponent is 268 - e, an inverse's e - 14: both together take both scales back */
 
 /* Of a tile of 4 x 4 values of x: B^T x B. */
 static inline void mx_winograd_x(float v[16])
@@ -112,26 +114,27 @@ static inline uint mx_largest_point(uint most, const float v[16])
 
 /* A work-group has one slice of 64 tiles and one chunk of 64 channels, or a share of its rows; a warp has a row: a
  * channel with its tiles, or with `last` a tile with its channels, each lane two of them that are neighbours.  Of
- * channels last the points are computed twice, first for their largest.  2^-bias: of what a product is multiplied by. */
+ * channels last each share computes all points of the slice first, for their largest. */
 static inline void mx_pack_tiles(__global const float *from, __global uint *packed, const mx_nv_tiled s, int group,
-                                 int chunk, int slice, int share, const mx_nv_winograd *o, int side, bool last, uint bias,
+                                 int chunk, int slice, int share, const mx_nv_winograd *o, int side, bool last,
                                  __local uint *largest)
 {
     const int warp = get_local_id(0) >> 5, lane = get_local_id(0) & 31, rows = 64 / o->shares, c = 2 * lane;
     const int lo = s.chunks * CHUNK_WORDS, left = s.channels - chunk * 64; /* channels that there are */
-    const int number = group * o->slices + slice, tile = slice * 64 + 2 * lane;
+    const int number = group * o->slices + slice, first = o->first_tile + slice * 64;
     const long point_words = (long)o->groups * o->slices * 2 * lo;
     const int2 none = (int2)(0, 0);
     int2 places[2];
     uint exponents[2] = {0, 0};
     float one[16], other[16];
     __global uint *to = packed + ((long)number * 2 * s.chunks + chunk) * CHUNK_WORDS;
-    __global float *inverses = (__global float *)(packed + POINTS * point_words) + ((long)number * s.chunks + chunk) * 64;
+    __global float *inverses = (__global float *)(packed + POINTS * point_words);
+    inverses += ((long)number * s.chunks + chunk) * 64;
     from += (long)group * s.g + chunk * 64 * s.c;
     if (last) {
         uint most[2] = {0, 0};
         for (int row = warp; row < 64; row += WARPS) {
-            const int2 place = mx_tile_place(s, slice * 64 + row, o, side);
+            const int2 place = mx_tile_place(s, first + row, o, side);
             mx_load_tile(one, from + c * s.c, c < left ? place : none, s, side);
             mx_load_tile(other, from + (c + 1) * s.c, c + 1 < left ? place : none, s, side);
             most[0] = mx_largest_point(most[0], one);
@@ -144,26 +147,26 @@ static inline void mx_pack_tiles(__global const float *from, __global uint *pack
         for (int i = 0; i < 2; i++) {
             for (int j = 0; j < WARPS; j++)
                 most[i] = max(most[i], largest[j * 64 + c + i]);
-            exponents[i] = max(most[i] >> 23, 29u);
+            exponents[i] = max(most[i] >> 23, LEAST);
             if (share == 0 && warp == 0)
-                inverses[c + i] = as_float((exponents[i] - bias) << 23);
+                inverses[c + i] = as_float((exponents[i] - HALF_OF_SCALES) << 23);
         }
     } else {
-        places[0] = mx_tile_place(s, tile, o, side);
-        places[1] = mx_tile_place(s, tile + 1, o, side);
+        places[0] = mx_tile_place(s, first + c, o, side);
+        places[1] = mx_tile_place(s, first + c + 1, o, side);
     }
     for (int own = warp; own < rows; own += WARPS) {
         const int row = share * rows + own;
         if (last) {
-            const int2 place = mx_tile_place(s, slice * 64 + row, o, side);
+            const int2 place = mx_tile_place(s, first + row, o, side);
             mx_load_tile(one, from + c * s.c, c < left ? place : none, s, side);
             mx_load_tile(other, from + (c + 1) * s.c, c + 1 < left ? place : none, s, side);
         } else {
             mx_load_tile(one, from + row * s.c, row < left ? places[0] : none, s, side);
             mx_load_tile(other, from + row * s.c, row < left ? places[1] : none, s, side);
-            exponents[0] = exponents[1] = max(mx_most(mx_largest_point(mx_largest_point(0, one), other)) >> 23, 29u);
+            exponents[0] = exponents[1] = max(mx_most(mx_largest_point(mx_largest_point(0, one), other)) >> 23, LEAST);
             if (lane == 0)
-                inverses[row] = as_float((exponents[0] - bias) << 23);
+                inverses[row] = as_float((exponents[0] - HALF_OF_SCALES) << 23);
         }
         const float scale = mx_pair_scale(exponents[0]), other_scale = mx_pair_scale(exponents[1]);
         __global uint *at = to + row * 32 + (((lane >> 2) ^ (row & 7)) << 2 | (lane & 3));
@@ -178,6 +181,7 @@ static inline void mx_pack_tiles(__global const float *from, __global uint *pack
 }
 
 /* Grid: one axis, local 256, global 256 * (slices * shares * chunks * groups of x, then of dy).
+ * Local memory: of channels last each warp's largest of 64 channels.
  * Bound by: memory. */
 __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void winograd_tiles(
     __global const float *restrict X, long x_offset, __global const float *restrict Y, long y_offset,
@@ -189,16 +193,17 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void winograd_tiles(
     const int all = get_group_id(0) / o.shares / o.slices, of_y = all - o.groups * o.x.chunks;
     if (of_y < 0)
         mx_pack_tiles(X + x_offset, (__global uint *)mx_packed(x_packed + x_packed_offset), o.x, all / o.x.chunks,
-                      all % o.x.chunks, slice, share, &o, 4, X_LAST, 28, largest);
+                      all % o.x.chunks, slice, share, &o, 4, X_LAST, largest);
     else
         mx_pack_tiles(Y + y_offset, (__global uint *)mx_packed(y_packed + y_packed_offset), o.y, of_y / o.y.chunks,
-                      of_y % o.y.chunks, slice, share, &o, 2, Y_LAST, 0, largest);
+                      of_y % o.y.chunks, slice, share, &o, 2, Y_LAST, largest);
 }
 
 /* A work-group has a tile of 128 filters x COLUMNS * 64 channels of one point and `split_slices` slices of 64 tiles.
  * Warpgroups 0, 1: consumers, 64 filters each, where there are.  Warpgroup 2: one work-item copies in bulk.
  * Grid: one axis, local 384, global 384 * tiles down * tiles across * points * groups * splits.
- * Local memory: a ring of STAGES slices of pairs; two mbarriers a stage, full and empty.
+ * Local memory: a ring of STAGES slices of pairs, one of twice as many slices' inverses; two mbarriers a stage, full
+ * and empty, and one for each consumer's turn.
  * Bound by: tensor cores. */
 #define STAGES (COLUMNS == 3 ? 2 : 3)
 #define X_PART (COLUMNS * BLOCK_BYTES) /* hi, or lo */
@@ -324,10 +329,11 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void winograd_prod
             MX_WG_HOLD(slice_sums[j + 1]);
             MX_WG_HOLD(slice_sums[j + 2]);
             MX_WG_HOLD(slice_sums[j + 3]);
-            sums[j] = fma(slice_sums[j], above * of_columns.x, sums[j]);
-            sums[j + 1] = fma(slice_sums[j + 1], above * of_columns.y, sums[j + 1]);
-            sums[j + 2] = fma(slice_sums[j + 2], below * of_columns.x, sums[j + 2]);
-            sums[j + 3] = fma(slice_sums[j + 3], below * of_columns.y, sums[j + 3]);
+            /* One after the other: their product may be less than any float. */
+            sums[j] = fma(slice_sums[j] * above, of_columns.x, sums[j]);
+            sums[j + 1] = fma(slice_sums[j + 1] * above, of_columns.y, sums[j + 1]);
+            sums[j + 2] = fma(slice_sums[j + 2] * below, of_columns.x, sums[j + 2]);
+            sums[j + 3] = fma(slice_sums[j + 3] * below, of_columns.y, sums[j + 3]);
         }
         if (++stage == STAGES)
             stage = 0, parity ^= 1;
@@ -353,8 +359,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void winograd_prod
 /* A work-group has 64 channels of ROWS filters, a work-item the points of one of each; weights go to dw by local
  * memory, in the order that they have there.
  * Grid: one axis, local 256, global 256 * (channels / 64, rounded up) * (filters of all groups / ROWS, rounded up).
+ * Local memory: the weights, 9 KB.
  * Bound by: memory. */
 #define ROWS 4
+#define PART 4096 /* pixels that a sum of plain products takes at once */
 __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void winograd_weights(
     __global const float *restrict X, long x_offset, __global const float *restrict Y, long y_offset,
     __global const float *restrict partial, long partial_offset, __global float *restrict W, long w_offset,
@@ -394,10 +402,13 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void winograd_weights(
         MX_FINITE(finite, weights, 9);
         if (!finite) {
 #pragma unroll 1
-            for (int i = 0; i < 9; i++)
-                turned[own][c * 9 + i] = mx_exactly(X + x_offset + (long)group * o.conv.x_g,
-                                                    Y + y_offset + (long)group * o.conv.y_g, &o.conv, k, chunk * 64 + c,
-                                                    i, 0, o.conv.pixels);
+            for (int i = 0; i < 9; i++) {
+                float sum = 0;
+                for (int first = 0; first < o.conv.pixels && sum == sum; first += PART)
+                    sum += mx_exactly(X + x_offset + (long)group * o.conv.x_g, Y + y_offset + (long)group * o.conv.y_g,
+                                      &o.conv, k, chunk * 64 + c, i, first, min(o.conv.pixels - first, PART) + first);
+                turned[own][c * 9 + i] = sum;
+            }
         } else {
 #pragma unroll
             for (int i = 0; i < 9; i++)

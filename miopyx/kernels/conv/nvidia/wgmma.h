@@ -3,7 +3,7 @@
  *
  * A matrix is in local memory at a multiple of 1024 bytes in rows of ROW_BYTES; 16-byte chunk c of row r at chunk
  * c ^ (r % 8).  Rows of 64 numbers of the summed axis (trans "0, 0"), or rows of one summed index with 64 rows or
- * columns of the product each (trans "1, 1"), the next 64 `leading` bytes further on.
+ * columns of the product each (trans "1, 1"), the next 64 `leading` bytes further on; or one so and one so.
  */
 #if !SM_90A
 #error "wgmma needs SM_90A"

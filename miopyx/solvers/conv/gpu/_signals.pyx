@@ -311,7 +311,7 @@ cdef class SignalWrw(_Signal):
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef layout_t form
-        if p.w.len[1] != 1 or p.w.len[3] != 1 or p.w.len[4] > TAPS_LIMIT:
+        if p.w.len[1] != 1 or p.w.len[3] != 1 or p.w.len[4] > TAPS_LIMIT or dev.max_work_group < GROUP:
             return 0  # refused
         form = self.layout(dev, p)
         return <int64_t> self.plan(dev, p, &form).each * p.w.len[0] * p.w.len[4] * 4

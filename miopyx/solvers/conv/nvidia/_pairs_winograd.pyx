@@ -1,7 +1,7 @@
 """Backward weights of 3x3 in float32 by Winograd on Hopper's wgmma.
 
 F(3x3, 2x2): a tile of 2x2 pixels of dy meets one of 4x4 of x in 16 products instead of 36.  What was transformed is
-written once, as pairs of halves, and multiplied as 16 matrices.
+written once, as pairs of halves, and multiplied as 16 matrices; in runs of tiles that keep to the workspace.
 """
 
 from libc.stdint cimport int64_t
@@ -13,8 +13,8 @@ from miopyx._core cimport (
 from miopyx.values._integers cimport ceil_div, more_parts, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_FLOAT, mx_conv_problem, mx_tensor
 from ._common cimport (
-    ALIGN, LONGEST, NO_ROOM, TOO_LARGE, WGMMA_PEAK, _NvSolver, divisor, has_wgmma, mx_divisor, mx_nv_conv, mx_nv_sum,
-    refuse_sizes, set_taps, set_x, set_y, tensor_cores,
+    ALIGN, LONGEST, NO_ROOM, WGMMA_PEAK, _NvSolver, divisor, has_wgmma, most_workspace, mx_divisor, mx_nv_conv,
+    mx_nv_sum, refuse_sizes, set_taps, set_x, set_y, tensor_cores,
 )
 from miopyx.solvers.conv._base cimport INT_LIMIT, WINOGRAD, stride_of
 
@@ -33,7 +33,9 @@ cdef enum:
     BUSY = 8               # work-groups a compute unit that transform tiles
     MOST_SHARES = 8
     TRANSFORMS = 30        # roundings of the transforms, relative to the largest sum
-    SPREAD = 9             # how many times a tile's largest error is that of plain products: |A|^2 |B|^2 |G|^2 of four
+    # How many times a tile's largest error is that of its four plain products a weight: the largest sums of a row of
+    # A^T, B^T and G are 3, 2 and 1, each taken twice.
+    SPREAD = 9
 
 # Of a slice's time, what one with half of its consumers saves.
 cdef double HALF = 0.38
@@ -49,15 +51,18 @@ cdef extern from "miopyx/kernels/conv/nvidia/pairs_winograd_args.h" nogil:
         mx_nv_conv conv
         mx_nv_tiled x, y
         mx_nv_sum sum
-        int groups, tiles, slices
+        int groups, tiles
+        int first_tile, slices
         int shares
         int image_tiles, row_tiles
         mx_divisor by_image_tiles, by_row_tiles
 
-# Chunks that a tile of the products has across, splits of `each` slices, and where things are in the workspace, in
-# bytes.
+# Chunks that a tile of the products has across, splits of `each` slices of a run, and where things are in the
+# workspace, in bytes.
 cdef struct layout_t:
     int64_t columns, tiles, halves, splits, each
+    int64_t slices, run                      # of all tiles, of a run
+    int64_t parts                            # partial sums of all runs
     int64_t x_packed, y_packed, workspace
 
 
@@ -71,7 +76,7 @@ cdef tuple TERMS = ("launch", "rounds", "slices", "parts", "x", "y")
 
 cdef void _split(Device dev, const mx_nv_winograd* o, layout_t* s) noexcept:
     """The width of tiles and the splits that should take least time: each takes 4 us to begin and end."""
-    cdef int64_t units = max(1, dev.compute_units), least = max(1, ceil_div(<int64_t> o.tiles, LONGEST))
+    cdef int64_t units = max(1, dev.compute_units), least = max(1, ceil_div(<int64_t> o.slices * DEPTH, LONGEST))
     cdef int64_t columns, tiles, halves, splits, most, each
     cdef double cost, best = -1
     for columns in range(2, 4):
@@ -109,7 +114,7 @@ cdef layout_t _plan(Device dev, const mx_conv_problem* p, mx_nv_winograd* o) noe
     """Fill what the launches take."""
     cdef layout_t s
     cdef mx_nv_conv* g = &o.conv
-    cdef int64_t filters = p.w.len[0] // p.groups, channels = p.w.len[1], work
+    cdef int64_t filters = p.w.len[0] // p.groups, channels = p.w.len[1], work, runs, all_tiles
     cdef int64_t tiles_h = ceil_div(p.y.len[3], TILE), tiles_w = ceil_div(p.y.len[4], TILE)
     memset(o, 0, sizeof(o[0]))
     memset(&s, 0, sizeof(s))
@@ -120,23 +125,36 @@ cdef layout_t _plan(Device dev, const mx_conv_problem* p, mx_nv_winograd* o) noe
     o.x, o.y = _tiled(&p.x, p.groups, channels), _tiled(&p.y, p.groups, filters)
     o.x.first_h, o.x.first_w = -<int> p.pad[1], -<int> p.pad[2]
     o.groups = <int> p.groups
-    o.tiles = <int> (p.y.len[0] * tiles_h * tiles_w)
-    o.slices = <int> ceil_div(o.tiles, DEPTH)
+    all_tiles = p.y.len[0] * tiles_h * tiles_w
+    if all_tiles >= INT_LIMIT // 2 or p.w.len[0] * up(channels, CHUNK) >= INT_LIMIT:
+        s.workspace, s.tiles, s.splits, s.each, s.slices, s.run = <int64_t> 1 << 62, 1, 1, 1, 1, 1
+        return s
+    o.tiles = <int> all_tiles
     o.image_tiles, o.row_tiles = <int> (tiles_h * tiles_w), <int> tiles_w
     o.by_image_tiles, o.by_row_tiles = divisor(tiles_h * tiles_w), divisor(tiles_w)
     o.sum.rows, o.sum.pitch = <int> p.w.len[0], o.x.chunks * CHUNK
     o.sum.w_k, o.sum.w_c, o.sum.w_h, o.sum.w_w = (
         <int> stride_of(&p.w, 0), <int> stride_of(&p.w, 1), <int> stride_of(&p.w, 3), <int> stride_of(&p.w, 4))
-    _split(dev, o, &s)
-    o.sum.splits = <int> s.splits
+    s.slices = max(1, ceil_div(all_tiles, DEPTH))
+    o.slices = <int> s.slices
+    runs = 1 + (_packed_bytes(o, &o.x) + _packed_bytes(o, &o.y)) // (most_workspace() + 1)
+    while True:
+        s.run = ceil_div(s.slices, runs)
+        o.slices = <int> s.run
+        _split(dev, o, &s)
+        s.parts = s.slices // s.run * s.splits + ceil_div(s.slices % s.run, s.each)
+        # Packed copies begin at a multiple of 16 bytes, wherever the workspace does.
+        s.x_packed = up(s.parts * POINTS * p.w.len[0] * o.sum.pitch * 4, ALIGN)
+        s.y_packed = s.x_packed + _packed_bytes(o, &o.x)
+        s.workspace = s.y_packed + _packed_bytes(o, &o.y) + ALIGN
+        if s.workspace <= most_workspace() or s.run == 1 or s.x_packed > most_workspace():
+            break
+        runs = max(runs + 1, ceil_div(s.slices, s.run - 1))
+    o.sum.splits = <int> s.parts
     o.shares = 1
-    work = <int64_t> o.slices * p.groups * (o.x.chunks + o.y.chunks)
+    work = s.run * p.groups * (o.x.chunks + o.y.chunks)
     while o.shares < MOST_SHARES and work * o.shares < BUSY * max(1, dev.compute_units):
         o.shares *= 2
-    # Packed copies begin at a multiple of 16 bytes, wherever the workspace does.
-    s.x_packed = up(s.splits * POINTS * p.w.len[0] * o.sum.pitch * 4, ALIGN)
-    s.y_packed = s.x_packed + _packed_bytes(o, &o.x)
-    s.workspace = s.y_packed + _packed_bytes(o, &o.y) + ALIGN
     return s
 
 
@@ -152,9 +170,13 @@ cdef class NvPairWinogradWrw(_NvSolver):
         cdef cost_terms_t* t = <cost_terms_t*> terms
         cdef mx_nv_winograd o
         cdef layout_t s = _plan(dev, p, &o)
-        t.launch, t.rounds = 3, ceil_div(s.tiles * s.splits, max(1, dev.compute_units))
+        cdef int64_t units = max(1, dev.compute_units), left = s.slices % s.run
+        t.launch = 1 + 2 * ceil_div(s.slices, s.run)
+        t.rounds = s.slices // s.run * ceil_div(s.tiles * s.splits, units) + ceil_div(
+            s.tiles * ceil_div(left, s.each), units)
         t.slices = t.rounds * s.each * s.columns * (1 - HALF * s.halves / s.tiles)
-        t.parts = s.splits * POINTS * p.w.len[0] * <double> o.sum.pitch * 4e-6
+        t.parts = s.parts * POINTS * p.w.len[0] * <double> o.sum.pitch * 4e-6
+        o.slices = <int> s.slices
         t.x, t.y = _packed_bytes(&o, &o.x) * 1e-6, _packed_bytes(&o, &o.y) * 1e-6
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
@@ -176,10 +198,8 @@ cdef class NvPairWinogradWrw(_NvSolver):
         why = refuse_sizes(p, 0)
         if why is not None:
             return why
-        cdef int64_t tiles = ceil_div(p.y.len[3], TILE) * ceil_div(p.y.len[4], TILE) * p.y.len[0]
-        if tiles >= INT_LIMIT // 2 or p.w.len[0] * up(p.w.len[1], CHUNK) >= INT_LIMIT:
-            return TOO_LARGE
-        if self.workspace_bytes(dev, p) > min(dev.max_alloc, <int64_t> 4 * INT_LIMIT):
+        # Other solvers take less.
+        if self.workspace_bytes(dev, p) > min(dev.max_alloc, most_workspace()):
             return NO_ROOM
         return None
 
@@ -198,20 +218,28 @@ cdef class NvPairWinogradWrw(_NvSolver):
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_nv_winograd o
         cdef layout_t s = _plan(dev, p, &o)
+        cdef int64_t first, splits, part = POINTS * p.w.len[0] * o.sum.pitch * 4, done = 0
         x, y = Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4)
         packed = (Arg.slot_of(SLOT_WORKSPACE, 4, s.x_packed), Arg.slot_of(SLOT_WORKSPACE, 4, s.y_packed))
-        partial, taken = Arg.slot_of(SLOT_WORKSPACE, 4), struct_arg(&o, sizeof(o))
         options = {"SM_90A": 1, "COLUMNS": s.columns,
                    "X_LAST": int(p.x.stride[1] == 1 and p.x.stride[4] != 1),
                    "Y_LAST": int(p.y.stride[1] == 1 and p.y.stride[4] != 1)}
         cdef str file = "conv/nvidia/pairs_winograd.cl"
-        steps = [
-            Step(KernelSpec(file, "winograd_tiles", **options), (x, y, *packed, taken),
-                 (<int64_t> o.slices * o.shares * p.groups * (o.x.chunks + o.y.chunks) * PACK_THREADS,),
-                 (PACK_THREADS,)),
-            Step(KernelSpec(file, "winograd_products", **options),
-                 (*packed, partial, taken, Arg.int32(s.each)), (THREADS * s.tiles * s.splits,), (THREADS,)),
+        steps = []
+        for first in range(0, s.slices, s.run):
+            o.first_tile, o.slices = <int> (first * DEPTH), <int> min(s.run, s.slices - first)
+            splits = ceil_div(o.slices, s.each)
+            steps += [
+                Step(KernelSpec(file, "winograd_tiles", **options), (x, y, *packed, struct_arg(&o, sizeof(o))),
+                     (<int64_t> o.slices * o.shares * p.groups * (o.x.chunks + o.y.chunks) * PACK_THREADS,),
+                     (PACK_THREADS,)),
+                Step(KernelSpec(file, "winograd_products", **options),
+                     (*packed, Arg.slot_of(SLOT_WORKSPACE, 4, done * part), struct_arg(&o, sizeof(o)),
+                      Arg.int32(s.each)), (THREADS * s.tiles * splits,), (THREADS,))]
+            done += splits
+        steps.append(
             Step(KernelSpec(file, "winograd_weights", **options),
-                 (x, y, partial, Arg.slot_of(SLOT_W, 4), taken, Arg.alpha(False), Arg.beta(False)),
-                 (ceil_div(p.w.len[0], ROWS) * o.x.chunks * PACK_THREADS,), (PACK_THREADS,))]
+                 (x, y, Arg.slot_of(SLOT_WORKSPACE, 4), Arg.slot_of(SLOT_W, 4), struct_arg(&o, sizeof(o)),
+                  Arg.alpha(False), Arg.beta(False)),
+                 (ceil_div(p.w.len[0], ROWS) * o.x.chunks * PACK_THREADS,), (PACK_THREADS,)))
         return Solution(steps, s.workspace)

@@ -127,7 +127,9 @@ cdef class ConvSolver(Solver):
         # The formula stands where the solver refuses, too: records of other devices are compared with it.  But formulas
         # divide by numbers of 32 bits, which those of larger tensors are not.
         cdef const mx_conv_problem* p = _struct_of(dev, problem)
-        return self.workspace_bytes(dev, p) if _counted(&p.x) and _counted(&p.w) and _counted(&p.y) else <int64_t> 1 << 62
+        if not (_counted(&p.x) and _counted(&p.w) and _counted(&p.y)):
+            return <int64_t> 1 << 62
+        return self.workspace_bytes(dev, p)
 
     cpdef double wti(self, Device dev, Problem problem) except? -3:
         answer = self.offer(dev, problem)

@@ -29,6 +29,7 @@ import json
 import multiprocessing
 import re
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -143,29 +144,36 @@ def difference(key: str, before: dict[str, Any], after: dict[str, Any]) -> str:
     return ""
 
 
+def rewrite(path: Path, changed: Callable[[bytes, bytes, bytes], tuple[bytes, str]]) -> None:
+    """Write what `changed` makes of each line, its key and its items, nothing: leave it out; print how many and why."""
+    whole, packed, mode = path.read_bytes(), path.suffix == ".bz2", path.stat().st_mode
+    lines, counts = [], Counter()
+    for line in (bz2.decompress(whole) if packed else whole).splitlines():
+        kept, why = changed(line, *records.split(line))
+        counts[why] += 1
+        lines += [kept + b"\n"] if kept else []
+    content = b"".join(lines)
+    config.write_atomically(path, bz2.compress(content, 9) if packed else content)
+    path.chmod(mode)
+    for why, count in counts.most_common():
+        print(f"{count:6d}  {why}")
+
+
 def stamp(arguments: argparse.Namespace) -> None:
     before, after = (json.loads(path.read_text()) for path in (arguments.before, arguments.after))
     for side in (before, after):
         side["binaries"] = {(file, options): made for file, options, made in side["binaries"]}
-    whole = arguments.file.read_bytes()
-    packed = arguments.file.suffix == ".bz2"
-    lines, counts = [], Counter()
-    for line in (bz2.decompress(whole) if packed else whole).splitlines():
-        key, items = records.split(line)
+
+    def stamped(line: bytes, key: bytes, items: bytes) -> tuple[bytes, str]:
         record = records.read_find(items)
         build_of, _, device = record.stamp.partition("/")
         why = difference(key.decode(), before, after) if build_of == before["build"] else "measured by another build"
-        counts[why or "stamped"] += 1
-        if not why:
-            line = records.write_find(key, record.items, f"{after['build']}/{device}", record.partial,
-                                      record.failed).rstrip(b"\n")
-        lines.append(line + b"\n")
-    content = b"".join(lines)
-    mode = arguments.file.stat().st_mode
-    config.write_atomically(arguments.file, bz2.compress(content, 9) if packed else content)
-    arguments.file.chmod(mode)
-    for why, count in counts.most_common():
-        print(f"{count:6d}  {why}")
+        if why:
+            return line, why
+        return records.write_find(key, record.items, f"{after['build']}/{device}", record.partial,
+                                  record.failed).rstrip(b"\n"), "stamped"
+
+    rewrite(arguments.file, stamped)
 
 
 def unknown_and_faster(ranked: list, items: bytes, by: float, names: list[str] | None = None) -> str:
@@ -188,21 +196,13 @@ def prune(arguments: argparse.Namespace) -> None:
     start(arguments.device)
     if arguments.file.name.partition(".")[0] != handle.device.info.name:
         raise SystemExit(f"{arguments.file} is not of {handle.device.info.name}")
-    whole = arguments.file.read_bytes()
-    packed = arguments.file.suffix == ".bz2"
-    lines, counts = [], Counter()
-    for line in (bz2.decompress(whole) if packed else whole).splitlines():
-        key, items = records.split(line)
+
+    def pruned(line: bytes, key: bytes, items: bytes) -> tuple[bytes, str]:
         faster = unknown_and_faster(_ranking.by_costs(Survey(handle, parse_find_key(key))), items, arguments.by,
                                     arguments.solver)
-        counts[f"left out: {faster}" if faster else "kept"] += 1
-        if not faster:
-            lines.append(line + b"\n")
-    content, mode = b"".join(lines), arguments.file.stat().st_mode
-    config.write_atomically(arguments.file, bz2.compress(content, 9) if packed else content)
-    arguments.file.chmod(mode)
-    for why, count in counts.most_common():
-        print(f"{count:6d}  {why}")
+        return (b"", f"left out: {faster}") if faster else (line, "kept")
+
+    rewrite(arguments.file, pruned)
 
 
 def main() -> None:

@@ -332,9 +332,9 @@ cdef int64_t capped_product(int64_t a, int64_t b) noexcept nogil:
 
 
 cdef bint _counted(const mx_tensor* t) noexcept nogil:
-    """Whether the elements have numbers of 31 bits."""
+    """Whether the number of elements has 31 bits."""
     return capped_product(capped_product(t.len[0], t.len[1]), capped_product(
-        t.len[2], capped_product(t.len[3], t.len[4]))) <= <int64_t> 1 << 31
+        t.len[2], capped_product(t.len[3], t.len[4]))) < <int64_t> 1 << 31
 
 
 cdef int64_t capped_sum(int64_t a, int64_t b) noexcept nogil:

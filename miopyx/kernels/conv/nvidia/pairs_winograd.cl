@@ -37,8 +37,8 @@
 #define POINTS 16
 #define CHUNK_WORDS (BLOCK_BYTES / 4) /* of 64 channels x 64 tiles, hi or lo */
 #define WARPS 8
-#define LEAST 15u /* exponent of a largest: its scale stays a number */
-#define HALF_OF_SCALES 14 /* a scale's exponent is 268 - e, an inverse's e - 14: both together take both scales back */
+#define LEAST_EXPONENT 15u /* of a largest, below which it has the scale of this one, a normal number */
+#define INVERSE_BIAS 14 /* a scale's exponent is 268 - e, an inverse's e - 14: both together take both scales back */
 
 /* Of a tile of 4 x 4 values of x: B^T x B. */
 static inline void mx_winograd_x(float v[16])
@@ -147,9 +147,9 @@ static inline void mx_pack_tiles(__global const float *from, __global uint *pack
         for (int i = 0; i < 2; i++) {
             for (int j = 0; j < WARPS; j++)
                 most[i] = max(most[i], largest[j * 64 + c + i]);
-            exponents[i] = max(most[i] >> 23, LEAST);
+            exponents[i] = max(most[i] >> 23, LEAST_EXPONENT);
             if (share == 0 && warp == 0)
-                inverses[c + i] = as_float((exponents[i] - HALF_OF_SCALES) << 23);
+                inverses[c + i] = as_float((exponents[i] - INVERSE_BIAS) << 23);
         }
     } else {
         places[0] = mx_tile_place(s, first + c, o, side);
@@ -164,9 +164,9 @@ static inline void mx_pack_tiles(__global const float *from, __global uint *pack
         } else {
             mx_load_tile(one, from + row * s.c, row < left ? places[0] : none, s, side);
             mx_load_tile(other, from + row * s.c, row < left ? places[1] : none, s, side);
-            exponents[0] = exponents[1] = max(mx_most(mx_largest_point(mx_largest_point(0, one), other)) >> 23, LEAST);
+            exponents[0] = exponents[1] = max(mx_most(mx_largest_point(mx_largest_point(0, one), other)) >> 23, LEAST_EXPONENT);
             if (lane == 0)
-                inverses[row] = as_float((exponents[0] - HALF_OF_SCALES) << 23);
+                inverses[row] = as_float((exponents[0] - INVERSE_BIAS) << 23);
         }
         const float scale = mx_pair_scale(exponents[0]), other_scale = mx_pair_scale(exponents[1]);
         __global uint *at = to + row * 32 + (((lane >> 2) ^ (row & 7)) << 2 | (lane & 3));

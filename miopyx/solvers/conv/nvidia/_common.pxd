@@ -66,6 +66,7 @@ cdef taps_t taps_of(const mx_conv_problem* p, int axis, int64_t phase) noexcept 
 cdef bint divides(int64_t vector, const mx_nv_conv* g, bint last) noexcept nogil
 cdef int64_t weight_count(const mx_conv_problem* p) noexcept nogil
 cdef Step sum_partial(const mx_conv_problem* p, int64_t splits, int64_t offset, int64_t pitch, int64_t c, int64_t tap)
+cdef dict channels_last_options(const mx_conv_problem* p)
 cdef bint tensor_cores(Device dev)
 cdef bint has_wgmma(Device dev)
 cdef dict may_begin_early(Device dev)

@@ -384,6 +384,12 @@ cdef Step sum_partial(const mx_conv_problem* p, int64_t splits, int64_t offset, 
                 (ceil_div(weight_count(p), width) * 256,), (256,))
 
 
+cdef dict channels_last_options(const mx_conv_problem* p):
+    """Which of x and dy have channels last, for kernels that read them one channel, or one pixel, after the other."""
+    return {"X_LAST": int(p.x.stride[1] == 1 and p.x.stride[4] != 1),
+            "Y_LAST": int(p.y.stride[1] == 1 and p.y.stride[4] != 1)}
+
+
 cdef bint tensor_cores(Device dev):
     """mma.sync on tf32 and bfloat16, cp.async: compute capability 8.0 and up, from NVIDIA's own compiler."""
     info = dev.info

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 from miopyx._core cimport SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_HALF, mx_conv_problem, mx_tensor
-from miopyx.solvers.conv._base cimport DIRECT, INT_LIMIT, is_channels_last, stride_of
+from miopyx.solvers.conv._base cimport DIRECT, is_channels_last, stride_of
 from miopyx.solvers._tokens cimport type_token
 from ._common cimport LONGEST, NO_ROOM, _NvSolver, divisor, mx_divisor, refuse_sizes, sum_partial, tensor_cores
 
@@ -149,9 +149,8 @@ cdef class NvDepthwiseWrw(_NvSolver):
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
         cdef tile_t t
         cdef mx_nv_depthwise g
-        # Of what is refused, too: lengths of nothing and lengths beyond 32 bits.
-        if p.x.len[1] < OCTET or max(p.y.len[4], p.w.len[4]) >= INT_LIMIT or p.y.len[0] * p.y.len[3] >= INT_LIMIT:
-            return <int64_t> 1 << 62
+        if p.x.len[1] < OCTET:
+            return 0  # refused
         t = _tile(p)
         g = _operands(dev, p, &t)
         return ceil_div(g.rows, g.each) * p.w.len[0] * p.w.len[3] * p.w.len[4] * 4

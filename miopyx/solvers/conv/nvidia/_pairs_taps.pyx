@@ -12,8 +12,9 @@ from miopyx._core cimport SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpe
 from miopyx.values._integers cimport ceil_div, more_parts, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_FLOAT, mx_conv_problem, mx_tensor
 from ._common cimport (
-    ALIGN, LONGEST, NO_ROOM, WGMMA_PEAK, _NvSolver, divisor, folded, has_wgmma, is_volume, mx_divisor, mx_nv_conv,
-    mx_nv_volume, plane_rows, refuse_sizes, set_taps, set_x, set_y, sum_partial, tensor_cores, volume,
+    ALIGN, LONGEST, NO_ROOM, WGMMA_PEAK, _NvSolver, channels_last_options, divisor, folded, has_wgmma, is_volume,
+    mx_divisor, mx_nv_conv, mx_nv_volume, plane_rows, refuse_sizes, set_taps, set_x, set_y, sum_partial, tensor_cores,
+    volume,
 )
 from miopyx.solvers.conv._base cimport INT_LIMIT, stride_of
 
@@ -230,8 +231,7 @@ cdef class NvPairTapsWrw(_NvSolver):
         x, y = Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4)
         largest, inverses = Arg.slot_of(SLOT_WORKSPACE, 4, s.largest), Arg.slot_of(SLOT_WORKSPACE, 4, s.inverses)
         packed = (Arg.slot_of(SLOT_WORKSPACE, 4, s.x_packed), Arg.slot_of(SLOT_WORKSPACE, 4, s.y_packed))
-        last = {"X_LAST": int(p.x.stride[1] == 1 and p.x.stride[4] != 1),
-                "Y_LAST": int(p.y.stride[1] == 1 and p.y.stride[4] != 1)}
+        last = channels_last_options(p)
         axes = {"AXES": 3} if is_volume(p) else {}
         last.update(axes)
         steps = [Step(KernelSpec("conv/nvidia/pairs_taps_pack.cl", "pairs_largest", **last),

@@ -13,8 +13,8 @@ from miopyx._core cimport (
 from miopyx.values._integers cimport ceil_div, more_parts, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_FLOAT, mx_conv_problem, mx_tensor
 from ._common cimport (
-    ALIGN, LONGEST, NO_ROOM, WGMMA_PEAK, _NvSolver, divisor, has_wgmma, most_workspace, mx_divisor, mx_nv_conv,
-    mx_nv_sum, refuse_sizes, set_taps, set_x, set_y, tensor_cores,
+    ALIGN, LONGEST, NO_ROOM, WGMMA_PEAK, _NvSolver, channels_last_options, divisor, has_wgmma, most_workspace,
+    mx_divisor, mx_nv_conv, mx_nv_sum, refuse_sizes, set_taps, set_x, set_y, tensor_cores,
 )
 from miopyx.solvers.conv._base cimport INT_LIMIT, WINOGRAD, stride_of
 
@@ -221,9 +221,7 @@ cdef class NvPairWinogradWrw(_NvSolver):
         cdef int64_t first, splits, part = POINTS * p.w.len[0] * o.sum.pitch * 4, done = 0
         x, y = Arg.slot_of(SLOT_X, 4), Arg.slot_of(SLOT_Y, 4)
         packed = (Arg.slot_of(SLOT_WORKSPACE, 4, s.x_packed), Arg.slot_of(SLOT_WORKSPACE, 4, s.y_packed))
-        options = {"SM_90A": 1, "COLUMNS": s.columns,
-                   "X_LAST": int(p.x.stride[1] == 1 and p.x.stride[4] != 1),
-                   "Y_LAST": int(p.y.stride[1] == 1 and p.y.stride[4] != 1)}
+        options = {"SM_90A": 1, "COLUMNS": s.columns, **channels_last_options(p)}
         cdef str file = "conv/nvidia/pairs_winograd.cl"
         steps = []
         for first in range(0, s.slices, s.run):

@@ -16,9 +16,9 @@ one beside the new, all on the device.
 `stamp` needs no device.  A record of the old build, all of whose solvers offer themselves as they did and build the
 same programs, gets the new build's stamp; all others stay as they are.  It prints how many, and why not.
 
-`prune` leaves out records that know nothing of a solver, or of one that is named, which by the device's cost table is
-faster than the best that they have, by that factor: immediate mode would take the slower one.  Without the record it
-goes by model or table.
+`prune` leaves out what was timed with another workspace than the solver takes now, which is another plan; then records
+that know nothing of a solver, or of one that is named, which by the device's cost table is faster than the best that
+they have, by that factor: immediate mode would take the slower one.  Without the record it goes by model or table.
 """
 
 from __future__ import annotations
@@ -198,9 +198,18 @@ def prune(arguments: argparse.Namespace) -> None:
         raise SystemExit(f"{arguments.file} is not of {handle.device.info.name}")
 
     def pruned(line: bytes, key: bytes, items: bytes) -> tuple[bytes, str]:
-        faster = unknown_and_faster(_ranking.by_costs(Survey(handle, parse_find_key(key))), items, arguments.by,
-                                    arguments.solver)
-        return (b"", f"left out: {faster}") if faster else (line, "kept")
+        problem, record = parse_find_key(key), records.read_find(items)
+        why, left = "kept", []
+        for item in record.items:
+            if registry.BY_NAME[item.solver].workspace_size(handle.device, problem) == item.workspace:
+                left.append(item)
+            else:
+                why = f"kept without {item.solver}, which takes another workspace"
+        if len(left) < len(record.items):
+            line = records.write_find(key, left, record.stamp, record.partial, record.failed).rstrip(b"\n")
+            items = records.split(line)[1]
+        faster = unknown_and_faster(_ranking.by_costs(Survey(handle, problem)), items, arguments.by, arguments.solver)
+        return (b"", f"left out: {faster}") if faster else (line, why)
 
     rewrite(arguments.file, pruned)
 

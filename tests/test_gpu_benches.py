@@ -164,6 +164,32 @@ def test_records_that_lack_a_faster_solver(bench):
     assert asked({}, failed=[taps]) == ""
 
 
+def test_prune(tmp_path, bench, h200, monkeypatch):
+    """What was timed with another workspace is out; a record that lacks the faster solver then, too."""
+    restamp = bench("restamp")
+    monkeypatch.setattr(restamp, "handle", h200, raising=False)
+    monkeypatch.setattr(restamp, "start", lambda name: None)
+    key = b"512-7-7-3x3-512-7-7-256-1x1-1x1-1x1-0-NCHW-FP32-W"
+    problem = restamp.parse_find_key(key)
+    size = {name: restamp.registry.BY_NAME[name].workspace_size(h200.device, problem)
+            for name in ("NvPairWinogradWrw", "NvPairTapsWrw", "NvPairsWrw")}
+
+    def left(times, moved=None, by=1.1):
+        items = [restamp.records.FindItem(name, time, size[name] + 16 * (name == moved), 2, 3)
+                 for name, time in times.items()]
+        file = tmp_path / "nv-sm90_132.OpenCL.fdb.txt"
+        file.write_bytes(restamp.records.write_find(key, items, "build/driver/device"))
+        restamp.prune(SimpleNamespace(file=file, device=None, by=by, solver=None))
+        return [item.solver for line in file.read_bytes().splitlines()
+                for item in restamp.records.read_find(restamp.records.split(line)[1]).items]
+
+    times = {"NvPairWinogradWrw": 0.3, "NvPairTapsWrw": 0.5, "NvPairsWrw": 0.7}
+    assert left(times) == list(times)
+    assert left(times, "NvPairsWrw") == ["NvPairWinogradWrw", "NvPairTapsWrw"]
+    assert left(times, "NvPairWinogradWrw") == []
+    assert left(times, "NvPairWinogradWrw", by=100) == ["NvPairTapsWrw", "NvPairsWrw"]
+
+
 def test_programs_are_compared_without_names_and_comments(bench):
     restamp = bench("restamp")
     ptx = (b".version 8.4\n.target sm_90\n.visible .entry f(\n.param .u64 f_param_0\n)\n{\n// why\nmov.u32 %r1, 1;\n"

@@ -11,6 +11,7 @@ cdef enum:
     LONGEST = 1 << 16      # terms that one accumulator takes
     # Two factors rounded to 11 bits, by which they are scaled and brought back, in roundings of a float.
     ROUNDED = 2 * (1 << 13) + 6
+    SPLIT = 60             # of a float32 term: its factors as pairs, a product without low * low, a slice's own sum
     STEP = 16              # terms that an instruction adds to its accumulator
     CUT = 2                # roundings that one such addition counts for: it cuts off what does not fit
     # How many times as many products as plain multiplication the tensor cores have in a second: by mma.sync, by wgmma.

@@ -21,7 +21,6 @@ cdef enum:
     SIDE_LIMIT = 4096      # of images, pads and filters: coordinates travel in 16 bits, but see refuse_sizes
     COLUMN_LIMIT = 32767   # of rows: more than 16 bits would be taken for a volume
     WORKSPACE = 256 << 20  # bytes that float32 takes at most where fewer images at once need less
-    SPLIT = 60             # of a float32 term: its factors as pairs, a product without low * low, a slice's own sum
 
 
 # Offsets have 32 bits.  Overlapping strides make a span smaller than the number of pixels, and the last slice of a sum

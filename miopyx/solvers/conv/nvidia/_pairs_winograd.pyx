@@ -13,10 +13,10 @@ from miopyx._core cimport (
 from miopyx.values._integers cimport ceil_div, more_parts, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_FLOAT, mx_conv_problem, mx_tensor
 from ._common cimport (
-    ALIGN, LONGEST, NO_ROOM, WGMMA_PEAK, _NvSolver, channels_last_options, divisor, has_wgmma, most_workspace,
+    ALIGN, LONGEST, NO_ROOM, SPLIT, WGMMA_PEAK, _NvSolver, channels_last_options, divisor, has_wgmma, most_workspace,
     mx_divisor, mx_nv_conv, mx_nv_sum, refuse_sizes, set_taps, set_x, set_y, tensor_cores,
 )
-from miopyx.solvers.conv._base cimport INT_LIMIT, WINOGRAD, stride_of
+from miopyx.solvers.conv._base cimport INT_LIMIT, WINOGRAD, stride_of, sum_terms
 
 cdef enum:
     TAPS = 3
@@ -33,6 +33,7 @@ cdef enum:
     BUSY = 8               # work-groups a compute unit that transform tiles
     MOST_SHARES = 8
     TRANSFORMS = 30        # roundings of the transforms, relative to the largest sum
+    PART = 4096            # terms of a chain of plain products, which are for what is not finite
     # How many times a tile's largest error is that of its four plain products a weight: the largest sums of a row of
     # A^T, B^T and G are 3, 2 and 1, each taken twice.
     SPREAD = 9
@@ -180,7 +181,11 @@ cdef class NvPairWinogradWrw(_NvSolver):
         t.x, t.y = _packed_bytes(&o, &o.x) * 1e-6, _packed_bytes(&o, &o.y) * 1e-6
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
-        return SPREAD * _NvSolver.roundings(self, dev, p) + TRANSFORMS
+        """A point's sums are of tiles, slice after slice, then part after part."""
+        cdef mx_nv_winograd o
+        cdef layout_t s = _plan(dev, p, &o)
+        cdef double terms = sum_terms(p)
+        return max(SPREAD * (SPLIT + s.each + s.parts) + TRANSFORMS, min(terms, <double> PART) + terms / PART)
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         if not tensor_cores(dev) or not has_wgmma(dev):

@@ -1,7 +1,7 @@
 """Operations beside PyTorch, on the real layers of networks, in one process and in turns.
 
     python bench/versus.py OP [--list resnet50] [--batch 4] [--dtype float32] [--layout nchw] [--device NAME]
-                              [--repeat 3] [--json OUT]
+                              [--repeat 3] [--beside TYPE] [--json OUT]
 
 OP is conv, which convolutions.py describes, or one that is bound by memory: bnorm, activ, pool, softmax, lrn, bias,
 tensor; or all of the latter.  Needs PyTorch, which takes a GPU where the device is one and PyTorch knows CUDA, else the
@@ -630,15 +630,18 @@ def error(found: list, truth: list) -> float:
     return math.nan if any(map(math.isnan, errors)) else max(errors)
 
 
-def measure(layer: Layer, ours: OursOfTensors, theirs: Theirs, exact: OursOfTensors | Theirs, copy: Copy | None,
-            repeat: int) -> Iterator[dict]:
-    torch, where, op = theirs.torch, theirs.where, OPS[layer.op]
+def works(op, side: OursOfTensors | Theirs, layer: Layer, data: dict) -> Iterator[Work]:
+    return (op.theirs if isinstance(side, Theirs) else op.ours)(side, layer, data)
+
+
+def measure(layer: Layer, ours: OursOfTensors, theirs: OursOfTensors | Theirs, exact: OursOfTensors | Theirs,
+            copy: Copy | None, repeat: int) -> Iterator[dict]:
+    torch, where, op = ours.torch, ours.where, OPS[layer.op]
     # Rounded once, so that all begin with the same numbers; parameters are positive, as variances must be.
     data = {name: torch.rand(lens, device=where) + 0.5 if name in ("scale", "bias") else torch.randn(lens, device=where)
             for name, lens in op.inputs(layer).items()}
-    data = {name: values.to(theirs.dtype).double() for name, values in data.items()}
-    truths = (op.theirs if isinstance(exact, Theirs) else op.ours)(exact, layer, data)
-    for mine, peer, true in zip(op.ours(ours, layer, data), op.theirs(theirs, layer, data), truths, strict=True):
+    data = {name: values.to(getattr(torch, ours.dtype)).double() for name, values in data.items()}
+    for mine, peer, true in zip(*(works(op, side, layer, data) for side in (ours, theirs, exact)), strict=True):
         assert mine.direction == peer.direction
         truth = results(exact, true)
         row = {"op": layer.op, "layer": layer.name, "count": layer.count, "direction": mine.direction,
@@ -692,8 +695,7 @@ def main() -> None:
                         "volumes, signals, sd-unet, unet3d or all")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--dtype", default="float32", choices=(*DTYPES, *BYTES))
-    parser.add_argument("--beside", choices=DTYPES, help="of conv: our own in this type instead of PyTorch (8 bits: "
-                        "float16)")
+    parser.add_argument("--beside", choices=DTYPES, help="our own in this type instead of PyTorch (8 bits: float16)")
     parser.add_argument("--layout", default="nchw", choices=["nchw", "nhwc"])
     parser.add_argument("--device", help="as `miopyx doctor` names it (default: the best one)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of PyTorch")
@@ -713,8 +715,8 @@ def main() -> None:
         parser.error("--db needs --plain: DYNAMIC_HYBRID would be answered by NORMAL's records")
     if options.dtype in BYTES:
         options.beside = options.beside or "float16"
-    if options.beside and options.op != "conv":
-        parser.error("8 bits and --beside are for conv")
+    if options.dtype in BYTES and options.op != "conv":
+        parser.error("8 bits are for conv")
     if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **ENVIRONMENT})
     try:
@@ -739,10 +741,14 @@ def main() -> None:
     where = "cuda" if handle.device.is_gpu and torch.cuda.is_available() else "cpu"
     ours = OursOfTensors(handle, options.dtype, options.layout, torch, where)
     theirs, exact = Theirs(torch, where, options.dtype, options.layout), Theirs(torch, where, "float64", "nchw")
+    peer = f"PyTorch {torch.__version__} on {where}"
+    if options.beside:
+        theirs = OursOfTensors(handle, options.beside, options.layout, torch, where)
+        peer = f"our own {options.beside}"
     if where == "cpu":
         exact = OursOfTensors(miopyx.Handle("host"), "float64", "nchw", torch, where)
     copy = None if handle.device.is_host else Copy(handle)
-    print(f"{handle.device.name} beside PyTorch {torch.__version__} on {where}, batch {options.batch}, "
+    print(f"{handle.device.name} beside {peer}, batch {options.batch}, "
           f"{options.dtype}, {options.layout}; load {os.getloadavg()[0]:.1f}")
     print(f"{'layer':58} {'':3} {'':9} {'us':>9} {'PyTorch':>9} {'ratio':>6} {'best':>6} {'MB':>8} {'of a copy':>18} "
           f"{'error':>8} {'PyTorch':>8}")
@@ -752,7 +758,7 @@ def main() -> None:
             rows.append(row)
             print(line_of(row), flush=True)
     print(*summary(rows), sep="\n")
-    store(options, handle, f"{torch.__version__} on {where}", rows)
+    store(options, handle, peer.removeprefix("PyTorch "), rows)
 
 
 def run_convolutions(parser: argparse.ArgumentParser, options: argparse.Namespace, torch, folder: str) -> None:

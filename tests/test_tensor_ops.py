@@ -269,6 +269,19 @@ def test_overflow_and_subnormals(any_handle):
             np.testing.assert_array_equal(got.astype(np.float64), want.astype(np.float64))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sums_of_16_bits_are_rounded_to_the_nearest_even(any_handle, rng, dtype):
+    """Every code, beside one of like size: the bits that a sum has too many make ties and both kinds of others."""
+    a = np.arange(1 << 16, dtype=np.uint16)
+    b = (a + rng.integers(-1500, 1500, a.size)).astype(np.uint16) ^ (rng.integers(0, 2, a.size) << 15).astype(np.uint16)
+    a, b = a.view(DTYPE[dtype])[:-5], b.view(DTYPE[dtype])[:-5]
+    desc, c = TensorDescriptor(dtype, a.shape), any_handle.upload(np.zeros_like(a))
+    miopyx.miopenOpTensor(any_handle, enums.miopenTensorOpAdd, 1, desc, any_handle.upload(a), 1, desc,
+                          any_handle.upload(b), 0, desc, c)
+    want = (a.astype(np.float32) + b.astype(np.float32)).astype(DTYPE[dtype])
+    np.testing.assert_array_equal(any_handle.download(c, np.empty_like(a)).astype(np.float32), want.astype(np.float32))
+
+
 # Filling
 
 

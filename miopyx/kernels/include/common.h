@@ -334,6 +334,64 @@ MX_HALF_VECTORS(16)
 #define VSTREAM(T) VSTORE(T)
 #endif
 
+/* VLOAD_ANY_ORDER(T), VSTORE_ANY_ORDER(T), VSTREAM_ANY_ORDER(T): likewise, but lane l is element LANE(T, l) of the VEC, in
+ * all three.  A word of two bfloat16 is two floats by a shift and a mask, the even elements and the odd ones, and two
+ * vectors of floats are rounded as one of 16 bits; in order AVX2 shuffles across its halves, which takes twice as long. */
+#define VLOAD_ANY_ORDER(T) MX_JOIN(MX_VLOAD_ANY_, T)
+#define VSTORE_ANY_ORDER(T) MX_JOIN(MX_VSTORE_ANY_, T)
+#define LANE(T, l) (MX_TYPE(T) == MX_TYPE_bfloat16 ? MX_LANE_bfloat16(l) : (l))
+#define MX_VLOAD_ANY_half MX_VLOAD_half
+#define MX_VLOAD_ANY_float MX_VLOAD_float
+#define MX_VLOAD_ANY_double MX_VLOAD_double
+#define MX_VLOAD_ANY_int8 MX_VLOAD_int8
+#define MX_VLOAD_ANY_int32 MX_VLOAD_int32
+#define MX_VSTORE_ANY_half MX_VSTORE_half
+#define MX_VSTORE_ANY_float MX_VSTORE_float
+#define MX_VSTORE_ANY_double MX_VSTORE_double
+#define MX_VSTORE_ANY_int8 MX_VSTORE_int8
+#define MX_VSTORE_ANY_int32 MX_VSTORE_int32
+#ifdef MX_STREAMS
+#define VSTREAM_ANY_ORDER(T) MX_JOIN(MX_VSTREAM_ANY_, T)
+#define MX_VSTREAM_ANY_half MX_VSTREAM_half
+#define MX_VSTREAM_ANY_float MX_VSTREAM_float
+#define MX_VSTREAM_ANY_double MX_VSTREAM_double
+#define MX_VSTREAM_ANY_int8 MX_VSTREAM_int8
+#define MX_VSTREAM_ANY_int32 MX_VSTREAM_int32
+#else
+#define VSTREAM_ANY_ORDER(T) VSTORE_ANY_ORDER(T)
+#endif
+#if defined(__x86_64__) && !defined(__AVX512F__)
+#define MX_EVEN_ODD(n, half_n)                                                                  \
+    static inline float##n mx_even_odd_floats##n(ushort##n bits)                                \
+    {                                                                                           \
+        const uint##half_n words = as_uint##half_n(bits);                                       \
+        return (float##n)(as_float##half_n(words << 16), as_float##half_n(words & 0xffff0000u)); \
+    }                                                                                           \
+    static inline ushort##n mx_even_odd_bits##n(float##n value)                                 \
+    {                                                                                           \
+        const uint##half_n even = as_uint##half_n(value.lo), odd = as_uint##half_n(value.hi);   \
+        const ushort##n high = as_ushort##n(even >> 16 | (odd & 0xffff0000u));                  \
+        const short##n low = as_short##n((even & 0xffffu) | odd << 16);                         \
+        /* As mx_to_bfloat16: up where more than a half is cut off, or a half of an odd one. */ \
+        const short##n up = (low ^ (short)-0x8000) > -(as_short##n(high) & (short)1);           \
+        const short##n nan = as_short##n((as_uint##half_n(value.lo != value.lo) & 0xffffu) |    \
+                                         (as_uint##half_n(value.hi != value.hi) & 0xffff0000u)); \
+        return (high - as_ushort##n(up & ~nan)) | as_ushort##n(nan & (short)0x40);              \
+    }
+MX_EVEN_ODD(8, 4)
+MX_EVEN_ODD(16, 8)
+#define MX_LANE_bfloat16(l) ((l) < VEC / 2 ? 2 * (l) : 2 * (l) - VEC + 1)
+#define MX_VLOAD_ANY_bfloat16(p, i) MX_JOIN(mx_even_odd_floats, VEC)(MX_LOAD_LOOSE(ushort, VEC, (p) + (i)))
+#define MX_VSTORE_ANY_bfloat16(p, i, v) \
+    MX_STORE_LOOSE(ushort, VEC, (p) + (i), MX_JOIN(mx_even_odd_bits, VEC)(MX_FLOATS(v)))
+#define MX_VSTREAM_ANY_bfloat16(p, i, v) VSTREAM_BITS(ushort, p, i, MX_JOIN(mx_even_odd_bits, VEC)(MX_FLOATS(v)))
+#else
+#define MX_LANE_bfloat16(l) (l)
+#define MX_VLOAD_ANY_bfloat16 MX_VLOAD_bfloat16
+#define MX_VSTORE_ANY_bfloat16 MX_VSTORE_bfloat16
+#define MX_VSTREAM_ANY_bfloat16 MX_VSTREAM_bfloat16
+#endif
+
 /* Round to nearest, ties to even.  A NaN stays one: adding to its bits could carry it over to infinity. */
 static inline ushort mx_to_bfloat16(float value)
 {

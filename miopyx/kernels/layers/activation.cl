@@ -55,7 +55,8 @@ static inline void forward_row(__global const STORAGE(T) *x, long x_at, __global
     while (i < last) {
         if (dense && head == 0)
             for (; i + VEC <= last; i += VEC)
-                VSTREAM(T)(y, y_at + i, mx_activation(LOADV(T)(x, x_at + i), alpha, beta, gamma, eps));
+                VSTREAM_ANY_ORDER(T)(y, y_at + i,
+                                     mx_activation(VLOAD_ANY_ORDER(T)(x, x_at + i), alpha, beta, gamma, eps));
         const int count = (int)min(head > 0 ? head : (long)VEC, last - i);
         const V v = load_lanes(x, x_at + i * x_step, x_step, count, 0);
         store_lanes(y, y_at + i * y_step, y_step, count, mx_activation(v, alpha, beta, gamma, eps));
@@ -73,9 +74,9 @@ static inline void backward_row(__global const STORAGE(T) *v, long v_at, __globa
     while (i < last) {
         if (dense && head == 0)
             for (; i + VEC <= last; i += VEC)
-                VSTREAM(T)(dx, dx_at + i,
-                           mx_activation_gradient(LOADV(T)(dy, dy_at + i), LOADV(T)(v, v_at + i), alpha, beta, gamma,
-                                                  eps));
+                VSTREAM_ANY_ORDER(T)(dx, dx_at + i,
+                                     mx_activation_gradient(VLOAD_ANY_ORDER(T)(dy, dy_at + i),
+                                                            VLOAD_ANY_ORDER(T)(v, v_at + i), alpha, beta, gamma, eps));
         const int count = (int)min(head > 0 ? head : (long)VEC, last - i);
         const V a = load_lanes(dy, dy_at + i * dy_step, dy_step, count, 0);
         const V b = load_lanes(v, v_at + i * v_step, v_step, count, 0);

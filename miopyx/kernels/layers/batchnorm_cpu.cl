@@ -47,39 +47,44 @@ typedef MX_JOIN(ACC, VEC) V;
 #else
 #define MASK MX_JOIN(int, VEC)
 #endif
+/* Which element of a vector a lane has: of a whole dense one of x and its like, and of others. */
+#define X_LANE(i) (DENSE ? LANE(X_TYPE, i) : (i))
+#define SOME_LANE(i) (i)
+#define FOUR_OF(at, i) at(i), at((i) + 1), at((i) + 2), at((i) + 3)
 #if VEC == 16
-#define NUMBERS ((MASK)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
+#define NUMBERS(at) ((MASK)(FOUR_OF(at, 0), FOUR_OF(at, 4), FOUR_OF(at, 8), FOUR_OF(at, 12)))
 #elif VEC == 8
-#define NUMBERS ((MASK)(0, 1, 2, 3, 4, 5, 6, 7))
+#define NUMBERS(at) ((MASK)(FOUR_OF(at, 0), FOUR_OF(at, 4)))
 #else
 #error "VEC must be 8 or 16"
 #endif
 
 #define TO_V(v) MX_JOIN(MX_JOIN(convert_, ACC), VEC)(v)
 
-/* `count` elements `step` apart, at most VEC; the other lanes are 0.  Not inline: compilers take long for many of these. */
-#define SOME_OF(T, load, store)                                                                                     \
+/* `count` elements `step` apart, at most VEC; the other lanes are 0; `at`: which element of a whole vector a lane has.
+ * Not inline: compilers take long for many of these. */
+#define SOME_OF(T, load, store, at)                                                                                 \
     static __attribute__((noinline)) V load(__global const STORAGE(T) *p, long step, long count)                    \
     {                                                                                                               \
         ACC some[VEC];                                                                                              \
-        if (step == 1 && count == VEC)                                                                              \
+        if (step == 1 && count == VEC && at(1) == 1)                                                                \
             return TO_V(VLOAD(T)(p, 0));                                                                            \
         for (int i = 0; i < VEC; i++)                                                                               \
-            some[i] = i < count ? (ACC)LOAD(T)(p, i * step) : (ACC)0;                                               \
+            some[i] = i < count ? (ACC)LOAD(T)(p, (count == VEC ? at(i) : i) * step) : (ACC)0;                      \
         return MX_JOIN(vload, VEC)(0, some);                                                                        \
     }                                                                                                               \
     static __attribute__((noinline)) void store(__global STORAGE(T) *p, long step, long count, V v)                 \
     {                                                                                                               \
         ACC some[VEC];                                                                                              \
-        if (step == 1 && count == VEC) {                                                                            \
+        if (step == 1 && count == VEC && at(1) == 1) {                                                              \
             VSTORE(T)(p, 0, v);                                                                                     \
             return;                                                                                                 \
         }                                                                                                           \
         MX_JOIN(vstore, VEC)(v, 0, some);                                                                           \
         for (int i = 0; i < count; i++)                                                                             \
-            STORE(T)(p, i * step, some[i]);                                                                         \
+            STORE(T)(p, (count == VEC ? at(i) : i) * step, some[i]);                                                \
     }
-SOME_OF(X_TYPE, load_x, store_x)
+SOME_OF(X_TYPE, load_x, store_x, SOME_LANE)
 
 #if DENSE
 #define STEP(t) 1L
@@ -92,7 +97,7 @@ SOME_OF(X_TYPE, load_x, store_x)
 static inline V row_load(__global const STORAGE(X_TYPE) *p, long at, long step, long count)
 {
     if (DENSE && count == VEC)
-        return TO_V(VLOAD(X_TYPE)(p, at));
+        return TO_V(VLOAD_ANY_ORDER(X_TYPE)(p, at));
     return load_x(p + at, step, count);
 }
 
@@ -102,21 +107,21 @@ static inline void row_store(__global STORAGE(X_TYPE) *p, long at, long step, lo
         store_x(p + at, step, count, v);
 #ifdef MX_STREAMS
     else if (BEFORE_STREAM(p + at) == 0)
-        VSTREAM(X_TYPE)(p, at, v);
+        VSTREAM_ANY_ORDER(X_TYPE)(p, at, v);
 #endif
     else
-        VSTORE(X_TYPE)(p, at, v);
+        VSTORE_ANY_ORDER(X_TYPE)(p, at, v);
 }
 
 /* The numbers of a unit: number s is a scalar, or a vector of lanes. */
 #if LANES
 typedef V S;
 #define WIDTH VEC
-SOME_OF(SCALE_TYPE, load_3, store_3)
-SOME_OF(BIAS_TYPE, load_4, store_4)
-SOME_OF(MEAN_TYPE, load_5, store_5)
-SOME_OF(VARIANCE_TYPE, load_6, store_6)
-SOME_OF(ACC, load_number, store_number)
+SOME_OF(SCALE_TYPE, load_3, store_3, X_LANE)
+SOME_OF(BIAS_TYPE, load_4, store_4, X_LANE)
+SOME_OF(MEAN_TYPE, load_5, store_5, X_LANE)
+SOME_OF(VARIANCE_TYPE, load_6, store_6, X_LANE)
+SOME_OF(ACC, load_number, store_number, X_LANE)
 /* Lanes of vector number s. */
 #define SOME(s) min((long)VEC, u->count - (s) * VEC)
 #define PARAMETER(T, p, t, s, v) \
@@ -365,11 +370,11 @@ static inline long row_offset(const bn *b, int t, long line)
             EACH(i, 1, VEC);                                                                               \
         if (i < count) {                                                                                   \
             if (count >= VEC) {                                                                            \
-                const MASK keep = NUMBERS >= (MASK)(VEC - (count - i));                                    \
+                const MASK keep = NUMBERS(X_LANE) >= (MASK)(VEC - (count - i));                            \
                 LAST(count - VEC, 2, VEC);                                                                 \
             }                                                                                              \
             else {                                                                                         \
-                const MASK keep = NUMBERS < (MASK)count;                                                   \
+                const MASK keep = NUMBERS(SOME_LANE) < (MASK)count;                                        \
                 LAST(0, 2, count);                                                                         \
             }                                                                                              \
         }                                                                                                  \

@@ -90,7 +90,7 @@
 static inline V take(__global const STORAGE(T) *p, long at, long count, ACC rest, long end)
 {
     if (count >= VEC)
-        return LOADV(T)(p, at);
+        return VLOAD_ANY_ORDER(T)(p, at);
     if (at + VEC <= end) /* what lies behind them may be read */
         return LANES < (VI)count ? LOADV(T)(p, at) : (V)rest;
     return load_lanes(p, at, 1, (int)count, rest);
@@ -101,7 +101,7 @@ static inline void put(__global STORAGE(T) *p, long at, long count, V value, ACC
     if (beta != 0)
         value += beta * take(p, at, count, 0, end);
     if (count >= VEC)
-        VSTORE(T)(p, at, value);
+        VSTORE_ANY_ORDER(T)(p, at, value);
     else
         store_lanes(p, at, 1, (int)count, value);
 }

@@ -110,8 +110,19 @@ typedef VOF(ACC) values_t;
 #define TO_ACCS MX_JOIN(convert_, VOF(ACC))
 #define GET_A(p, i) ((ACC)LOAD(A_TYPE)(p, i))
 #define GET_C(p, i) ((ACC)LOAD(C_TYPE)(p, i))
-#define VGET_A(p, i) TO_ACCS(VLOAD(A_TYPE)(p, i))
-#define VGET_C(p, i) TO_ACCS(VLOAD(C_TYPE)(p, i))
+#if ROWS && !TURN && MX_TYPE(A_TYPE) == MX_TYPE(C_TYPE)
+#define VGET(T) VLOAD_ANY_ORDER(T)
+#define VPUT(T) VSTORE_ANY_ORDER(T)
+#define VPUT_STREAM(T) VSTREAM_ANY_ORDER(T)
+#define ELEMENT(l) LANE(C_TYPE, l)
+#else
+#define VGET(T) VLOAD(T)
+#define VPUT(T) VSTORE(T)
+#define VPUT_STREAM(T) VSTREAM(T)
+#define ELEMENT(l) (l)
+#endif
+#define VGET_A(p, i) TO_ACCS(VGET(A_TYPE)(p, i))
+#define VGET_C(p, i) TO_ACCS(VGET(C_TYPE)(p, i))
 
 /* Integers: fractions are cut off.  What no integer of the type holds becomes the nearest one, or without clamping
  * keeps its low bits; NaN, and what 64 bits do not hold then, becomes 0. */
@@ -158,8 +169,8 @@ static inline values_t limiteds(values_t v)
 #define MX_VSTORE_int32(p, i, v) MX_JOIN(vstore, VEC)(TO_INTS(v), 0, (p) + (i))
 #define MX_VSTREAM_int8(p, i, v) VSTREAM_BITS(char, p, i, TO_BYTES(v))
 #define MX_VSTREAM_int32(p, i, v) VSTREAM_BITS(int, p, i, TO_INTS(v))
-#define VPUT_C(p, i, v) VSTORE(C_TYPE)(p, i, limiteds(v))
-#define VSTREAM_C(p, i, v) VSTREAM(C_TYPE)(p, i, limiteds(v))
+#define VPUT_C(p, i, v) VPUT(C_TYPE)(p, i, limiteds(v))
+#define VSTREAM_C(p, i, v) VPUT_STREAM(C_TYPE)(p, i, limiteds(v))
 #if MX_TYPE(C_TYPE) == MX_TYPE_int8
 #define PUT_C(p, i, v) ((p)[i] = TO_BYTE(v))
 #elif MX_TYPE(C_TYPE) == MX_TYPE_int32
@@ -290,7 +301,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void tensor_rows(ARGUMEN
             if (rows >= 4 * VEC) {
                 ACC several[MOST_SHORT * VEC];
                 for (long i = 0; i < width * VEC; i++)
-                    several[i] = (ACC)alpha2 * GET_C(b, b_row + i % width);
+                    several[i] = (ACC)alpha2 * GET_C(b, b_row + (i / VEC * VEC + ELEMENT(i % VEC)) % width);
                 for (long done = 0; done < rows * width; done += width * VEC)
                     for (long i = 0; i < width * VEC; i += VEC) {
                         const values_t v = COMBINE((ACC)alpha1 * VGET_A(a, a_row + done + i),

@@ -265,14 +265,26 @@ MX_FLOAT8_VECTORS(16)
 #define MX_FROM_HALVES(n, bits, value) value = vload_half##n(0, (const __private half *)&bits);
 #define MX_TO_HALVES(n, value, bits) vstore_half##n##_rte(value, 0, (__private half *)&bits);
 #endif
-#define MX_HALF_VECTORS(n)                                                                  \
+#define MX_HALF_LOADS(n)                                                                    \
     static inline float##n mx_load_half##n(__global const ushort *p)                        \
     {                                                                                       \
-        const ushort##n bits = vload##n(0, p);                                              \
+        const ushort##n bits = MX_LOAD_LOOSE(ushort, n, p);                                 \
         float##n value;                                                                     \
         MX_FROM_HALVES(n, bits, value)                                                      \
         return value;                                                                       \
-    }                                                                                       \
+    }
+MX_HALF_LOADS(2)
+MX_HALF_LOADS(4)
+MX_HALF_LOADS(8)
+#ifdef __AVX512F__
+MX_HALF_LOADS(16)
+#else /* in one go AVX2 took its second half apart and joined it again */
+static inline float16 mx_load_half16(__global const ushort *p)
+{
+    return (float16)(mx_load_half8(p), mx_load_half8(p + 8));
+}
+#endif
+#define MX_HALF_VECTORS(n)                                                                  \
     static inline ushort##n mx_half_bits##n(float##n value)                                 \
     {                                                                                       \
         ushort##n bits;                                                                     \
@@ -334,12 +346,13 @@ MX_HALF_VECTORS(16)
 #define VSTREAM(T) VSTORE(T)
 #endif
 
-/* VLOAD_ANY_ORDER(T), VSTORE_ANY_ORDER(T), VSTREAM_ANY_ORDER(T): likewise, but lane l is element LANE(T, l) of the VEC, in
- * all three.  A word of two bfloat16 is two floats by a shift and a mask, the even elements and the odd ones, and two
- * vectors of floats are rounded as one of 16 bits; in order AVX2 shuffles across its halves, which takes twice as long. */
+/* VLOAD_ANY_ORDER(T), VSTORE_ANY_ORDER(T), VSTREAM_ANY_ORDER(T): likewise, but lane l has element ELEMENT_OF_LANE(T, l) of
+ * the VEC, in all three.  A word of two bfloat16 is two floats by a shift and a mask, the even elements and the odd ones,
+ * and two vectors of floats are rounded as one of 16 bits; in order AVX2 shuffles across its halves, which takes twice as
+ * long. */
 #define VLOAD_ANY_ORDER(T) MX_JOIN(MX_VLOAD_ANY_, T)
 #define VSTORE_ANY_ORDER(T) MX_JOIN(MX_VSTORE_ANY_, T)
-#define LANE(T, l) (MX_TYPE(T) == MX_TYPE_bfloat16 ? MX_LANE_bfloat16(l) : (l))
+#define ELEMENT_OF_LANE(T, l) (MX_TYPE(T) == MX_TYPE_bfloat16 ? MX_LANE_bfloat16(l) : (l))
 #define MX_VLOAD_ANY_half MX_VLOAD_half
 #define MX_VLOAD_ANY_float MX_VLOAD_float
 #define MX_VLOAD_ANY_double MX_VLOAD_double

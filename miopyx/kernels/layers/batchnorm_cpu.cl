@@ -48,7 +48,7 @@ typedef MX_JOIN(ACC, VEC) V;
 #define MASK MX_JOIN(int, VEC)
 #endif
 /* Which element of a vector a lane has: of a whole dense one of x and its like, and of others. */
-#define X_LANE(i) (DENSE ? LANE(X_TYPE, i) : (i))
+#define X_LANE(i) (DENSE ? ELEMENT_OF_LANE(X_TYPE, i) : (i))
 #define SOME_LANE(i) (i)
 #define FOUR_OF(at, i) at(i), at((i) + 1), at((i) + 2), at((i) + 3)
 #if VEC == 16

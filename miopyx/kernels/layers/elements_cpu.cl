@@ -15,7 +15,7 @@
 #define MX_WIDE_LOAD_half(p, i) mx_load_half16((p) + (i))
 #define MX_WIDE_LOAD_float(p, i) vload16(0, (p) + (i))
 #define MX_WIDE_LOAD_double(p, i) vload16(0, (p) + (i))
-#define MX_WIDE_LOAD_bfloat16(p, i) as_float16(convert_uint16(vload16(0, (p) + (i))) << 16)
+#define MX_WIDE_LOAD_bfloat16(p, i) as_float16(convert_uint16(MX_LOAD_LOOSE(ushort, 16, (p) + (i))) << 16)
 #define WIDE_STORE(T, p, i, v) MX_JOIN(MX_WIDE_STORE_, T)(p, i, v)
 #define MX_WIDE_STORE_half(p, i, v) MX_STORE_LOOSE(ushort, 16, (p) + (i), mx_half_bits16(convert_float16(v)))
 #define MX_WIDE_STORE_float(p, i, v) vstore16(convert_float16(v), 0, (p) + (i))

@@ -103,9 +103,10 @@ static inline ACCV load_taps(__global const STORAGE(TYPE) *x, long at, long step
 #if STEP == 1
     return VLOAD(TYPE)(x, at);
 #elif STEP == 2
-    const ACCV low = VLOAD(TYPE)(x, at), high = VLOAD(TYPE)(x, at + VEC);
-    *next = (ACCV)(low.odd, high.odd);
-    return (ACCV)(low.even, high.even);
+    const ACCV low = VLOAD_ANY_ORDER(TYPE)(x, at), high = VLOAD_ANY_ORDER(TYPE)(x, at + VEC);
+    const bool apart = ELEMENT_OF_LANE(TYPE, 1) == 2; /* even ones before odd ones */
+    *next = apart ? (ACCV)(low.hi, high.hi) : (ACCV)(low.odd, high.odd);
+    return apart ? (ACCV)(low.lo, high.lo) : (ACCV)(low.even, high.even);
 #else
     ACC lanes[VEC];
     for (int i = 0; i < VEC; i++)

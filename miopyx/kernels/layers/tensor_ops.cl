@@ -114,7 +114,7 @@ typedef VOF(ACC) values_t;
 #define VGET(T) VLOAD_ANY_ORDER(T)
 #define VPUT(T) VSTORE_ANY_ORDER(T)
 #define VPUT_STREAM(T) VSTREAM_ANY_ORDER(T)
-#define ELEMENT(l) LANE(C_TYPE, l)
+#define ELEMENT(l) ELEMENT_OF_LANE(C_TYPE, l)
 #else
 #define VGET(T) VLOAD(T)
 #define VPUT(T) VSTORE(T)

@@ -550,20 +550,6 @@ def sums(handle, quick):
                lambda handle, rng, dtype=dtype: test_empty.test_bias(handle, dtype, False))
 
 
-def whole_rnn(handle, quick):
-    """Return recurrent layers of as many sequences as a group takes, all of one length: a group reads no rows behind
-    its own, so that a race of its states has nothing to be excused by."""
-    import test_rnn
-
-    for number, batch in enumerate((1, 2, 4, 8)):
-        for mode in (test_rnn.RELU, test_rnn.TANH, test_rnn.LSTM, test_rnn.GRU):
-            dtype, both = ALL_TYPES[(number + mode) % 3], (number + mode // 2) % 2 == 0
-            def run(handle, rng, given=(dtype, mode, batch, both)):
-                dtype, mode, batch, both = given
-                test_rnn.Case(handle, dtype, rng, mode, 3, 9, 1, 1 + both, 1, [3] * batch, test_rnn.STEPS).check()
-            yield f"mode {mode}, {batch} sequences, {dtype}, {1 + both} directions", run
-
-
 def epilogue(handle, quick):
     """Return fused convolutions by FFTs, which store results and leave the epilogue to a launch of its own."""
     import test_fusion
@@ -654,7 +640,6 @@ COUNTS = {"pooling": 12, "op tensor": 12, "reduce": 16, "softmax": 16, "batch no
           "steps of rnn": 3, "dropout in rnn": 3, "fusion": 24}
 MOST = 9  # of lengths of problems that take a product for each step, or each pair
 SLOW = {"rnn", "steps of rnn", "dropout in rnn", "attention"}
-NOTHING_EXCUSED = "kernels: rnn of whole groups"  # whose messages all count
 
 
 def units() -> list[Unit]:
@@ -692,7 +677,6 @@ def units() -> list[Unit]:
     found += [Unit(f"kernels: {name}", view, problems) for view in ("gpu", "small gpu") for name, problems in (
         ("pooling", pooling), ("softmax", softmax), ("batch norm", batch_norm), ("sums", sums))]
     found.append(Unit("kernels: pooling", "cpu", pooling))
-    found.append(Unit(NOTHING_EXCUSED, "gpu", whole_rnn))
     found += [Unit("kernels: epilogue", view, epilogue) for view in ("cpu", "gpu")]
     found += [Unit("kernels: matrix cores", isa, matrix_cores) for isa in ("gfx90a", "gfx942", "gfx1100")]
     found.append(Unit("packing: of NVIDIA's solvers", "gpu", packing))
@@ -865,7 +849,7 @@ class Tally:
                 self.errors.append(f"{unit.view}, {said[-1]}")
             for kernel, what, places, count in line["messages"]:
                 message = Message(kernel, what, tuple(places))
-                if unit.name != NOTHING_EXCUSED and message.is_tolerated(self.rows):
+                if message.is_tolerated(self.rows):
                     self.tolerated[message] += count
                 else:
                     self.findings[message] += count

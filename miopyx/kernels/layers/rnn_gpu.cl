@@ -100,8 +100,8 @@ KERNEL rnn_pack(__global const STORAGE(T) *w, long w_offset, __global ACC *packe
     }
 }
 
-/* totals[row][unit][gate]: sums over k.  Rows behind the last sequence are read and never used. */
-GROUP_INLINE void multiply(__local ACC *part, __local ACC *totals, __global const ACC *restrict first,
+/* totals[row][unit][gate]: sums over k.  Of ROWS rows `inside` are read: behind them may be what another group writes. */
+GROUP_INLINE void multiply(__local ACC *part, __local ACC *totals, __global const ACC *restrict first, int inside,
                            __global const ACC *restrict panel)
 {
     const int me = get_local_id(0), lane = me % LANES, slice = me / LANES;
@@ -119,7 +119,7 @@ GROUP_INLINE void multiply(__local ACC *part, __local ACC *totals, __global cons
             column[j] = GET_RUN(panel + ((run * COLS + j) * LANES + lane) * RUN);
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
-            const run_t state = GET_RUN(first + i * STRIDE + run * RUN);
+            const run_t state = GET_RUN(first + min(i, inside - 1) * STRIDE + run * RUN);
 #pragma unroll
             for (int j = 0; j < COLS; j++) {
                 sum[i][j] += state.x * column[j].x;
@@ -193,7 +193,7 @@ KERNEL rnn_forward(FORWARD_ARGUMENTS)
     FOR_PAIRS in[p] = read_forward(gates, x_bias, r_bias, states, s, dir, rank, base + rank, u, from & 1);
     END
 #endif
-    multiply(part, totals, states + H_STATE(from, dir) + begin * PADDED, packed);
+    multiply(part, totals, states + H_STATE(from, dir) + begin * PADDED, inside, packed);
     FOR_PAIRS
         ACC r[GATES];
 #if !EARLY
@@ -218,7 +218,7 @@ KERNEL rnn_backward(BACKWARD_ARGUMENTS)
     FOR_PAIRS in[p] = read_backward(dy, y, gates, cells, first, table, states, s, dir, t, rank, base + rank, u);
     END
 #endif
-    multiply(part, totals, states + DELTA_STATE(from, dir) + begin * DELTA_ROW, packed);
+    multiply(part, totals, states + DELTA_STATE(from, dir) + begin * DELTA_ROW, inside, packed);
     FOR_PAIRS
 #if !EARLY
         const mx_backward in = read_backward(dy, y, gates, cells, first, table, states, s, dir, t, rank, base + rank, u);
@@ -239,7 +239,7 @@ KERNEL rnn_backward_end(__global STORAGE(T) *dhx, long dhx_offset, __global cons
     MY_SHARE;
     const int inside = (int)min(s.batch - begin, (long)ROWS);
     for (int odd = 0; odd < 2; odd++) {
-        multiply(part, totals, states + DELTA_STATE(odd, dir) + begin * DELTA_ROW, packed);
+        multiply(part, totals, states + DELTA_STATE(odd, dir) + begin * DELTA_ROW, inside, packed);
         FOR_PAIRS if (last_odd(table, s, dir, rank) == odd)
             STORE(T)(dhx, STATE_OF(dir, rank) + u, totals[e] + states[DH_STATE(dir) + rank * s.padded + u]);
         END

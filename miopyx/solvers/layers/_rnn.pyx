@@ -351,16 +351,13 @@ cdef class RNNOffer(Offer):
     cdef int _prepare(self, bint backward) except -1:
         """Decide how the steps run, and give their states room."""
         cdef const mx_rnn_problem* p = self.p
-        cdef int64_t behind  # numbers: counters of a CPU, or what groups of a GPU read, and drop
+        cdef int64_t counters  # of a CPU, in numbers
         self.defines = self._shape(backward, self.grid)
         if backward:
             self.defines["HAS_FIRST"] = int(rnn_has(p, RNN_CX if p.mode == RNN_LSTM else RNN_HX))
-        if self.device.is_cpu:
-            behind = p.dirs * (self.s.shares + 1) * COUNTER // self.acc if self.s.shares else 0
-        else:
-            behind = self.defines["ROWS"] * self.gates * self.s.padded
+        counters = p.dirs * (self.s.shares + 1) * COUNTER // self.acc if self.s.shares else 0
         self.states = <int64_t> self._space(
-            ((2 * self.gates + 2 if backward else 3) * p.dirs * p.batch * self.s.padded + behind) * self.acc)[1]
+            ((2 * self.gates + 2 if backward else 3) * p.dirs * p.batch * self.s.padded + counters) * self.acc)[1]
         return 0
 
     cdef tuple _panels(self, bint backward):

@@ -384,12 +384,12 @@ MX_HALF_VECTORS(16)
     {                                                                                           \
         const uint##half_n even = as_uint##half_n(value.lo), odd = as_uint##half_n(value.hi);   \
         const ushort##n high = as_ushort##n(even >> 16 | (odd & 0xffff0000u));                  \
-        const short##n low = as_short##n((even & 0xffffu) | odd << 16);                         \
+        const ushort##n low = as_ushort##n((even & 0xffffu) | odd << 16);                       \
         /* As mx_to_bfloat16: up where more than a half is cut off, or a half of an odd one. */ \
-        const short##n up = (low ^ (short)-0x8000) > -(as_short##n(high) & (short)1);           \
-        const short##n nan = as_short##n((as_uint##half_n(value.lo != value.lo) & 0xffffu) |    \
-                                         (as_uint##half_n(value.hi != value.hi) & 0xffff0000u)); \
-        return (high - as_ushort##n(up & ~nan)) | as_ushort##n(nan & (short)0x40);              \
+        const ushort##n up = as_ushort##n(low > (ushort)0x8000 - (high & (ushort)1));           \
+        const ushort##n none = as_ushort##n((as_uint##half_n(value.lo != value.lo) & 0xffffu) | \
+                                            (as_uint##half_n(value.hi != value.hi) & 0xffff0000u)); \
+        return (high - (up & ~none)) | (none & (ushort)0x40);                                   \
     }
 MX_EVEN_ODD(8, 4)
 MX_EVEN_ODD(16, 8)

@@ -206,6 +206,8 @@ def prune(arguments: argparse.Namespace) -> None:
             else:
                 why = f"kept without {item.solver}, which takes another workspace"
         if len(left) < len(record.items):
+            if not left:
+                return b"", why.replace("kept without", "left out: only")
             line = records.write_find(key, left, record.stamp, record.partial, record.failed).rstrip(b"\n")
             items = records.split(line)[1]
         faster = unknown_and_faster(_ranking.by_costs(Survey(handle, problem)), items, arguments.by, arguments.solver)

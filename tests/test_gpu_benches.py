@@ -187,6 +187,8 @@ def test_prune(tmp_path, bench, h200, monkeypatch):
     assert left(times) == list(times)
     assert left(times, "NvPairsWrw") == ["NvPairWinogradWrw", "NvPairTapsWrw"]
     assert left(times, "NvPairWinogradWrw") == []
+    assert left({"NvPairsWrw": 0.1}, "NvPairsWrw", by=100) == []
+    assert not (tmp_path / "nv-sm90_132.OpenCL.fdb.txt").read_bytes()
     assert left(times, "NvPairWinogradWrw", by=100) == ["NvPairTapsWrw", "NvPairsWrw"]
 
 

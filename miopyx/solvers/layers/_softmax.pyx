@@ -21,9 +21,10 @@ cdef enum:
     KEPT = 3 << 12             # numbers of a block of columns forward, where that leaves room for a vector
     SMALLEST_SHARE = 1 << 11   # elements that are worth another work-group on a CPU
     SMALL = 1 << 16            # up to here there is one work-group to a core
-    NUMBERS = 64               # that a work-item of a GPU holds in registers, at most
+    NUMBERS = 64               # that a work-item of an NVIDIA GPU holds in registers, at most
+    FEWER = 48                 # that others' do: with 64 AMD's gfx1030 and some of Intel's spill
     HELD = 8                   # vectors that it holds, if that is enough
-    ACROSS = 4                 # numbers of one across neighbouring sets: with 8 waves of 32 spill
+    NARROW = 4                 # numbers of a vector on others: with 8 gfx1030 takes 256 registers, or spills
     DEEPEST = 256              # work-items of a GPU that share a set
     MANY = 4096                # short sets that are worth a work-item each
     SHORT = 128                # sets that a small work-group computes on a GPU
@@ -62,13 +63,13 @@ cdef bint _held(Device dev, const mx_softmax_problem* p, const mx_grid* inside, 
                 int width, dict defines) except -1:
     """Add what layers/softmax_gpu.cl wants to the defines, if a set fits a group's registers."""
     cdef int64_t length = inside.len[MX_AXES - 1], vec = 16 // width, row = outside.len[MX_AXES - 1], deep, hold
-    cdef int64_t local = min(DEEPEST, dev.max_work_group), most, count
+    cdef int64_t local = min(DEEPEST, dev.max_work_group), most = NUMBERS, count
     cdef bint along = _dense(inside, tensors), fits = False
     cdef int t, axis
     if grid_lines(inside) != 1 or local != DEEPEST:
         return False
-    if not along and not tensor_cores(dev):
-        vec = min(vec, <int64_t> ACROSS)
+    if not tensor_cores(dev):
+        vec, most = min(vec, <int64_t> NARROW), FEWER
     while True:
         fits = (length if along else row) % vec == 0
         for t in range(tensors):
@@ -81,7 +82,7 @@ cdef bint _held(Device dev, const mx_softmax_problem* p, const mx_grid* inside, 
             break
         vec //= 2
     count = length // vec if along else length
-    most = NUMBERS // vec // (1 if p.what == MX_SOFTMAX_FORWARD else 2)
+    most = most // vec // (1 if p.what == MX_SOFTMAX_FORWARD else 2)
     hold = min(most, HELD)
     # Neighbours that read together have 64 bytes, if there are as many.
     deep = 8 if along else 1

@@ -709,7 +709,7 @@ __all__ = [*_MEMBERS, *_TYPE_OF]
 _PREFIXES = {
     "miopenTensorLayout_t": "miopenTensor", "miopenIndexType_t": "miopenIndex", "miopenTensorOp_t": "miopenTensorOp",
     "miopenConvolutionMode_t": "miopen", "miopenConvolutionAttrib_t": "MIOPEN_CONVOLUTION_ATTRIB_",
-    "miopenMathType_t": "miopenMath",
+    "miopenMathType_t": "miopenMath", "miopenF8RoundingMode_t": "miopenF8RoundingMode",
     "miopenConvFwdAlgorithm_t": "miopenConvolutionFwdAlgo",
     "miopenConvBwdDataAlgorithm_t": "miopenConvolutionBwdDataAlgo",
     "miopenConvBwdWeightsAlgorithm_t": "miopenConvolutionBwdWeightsAlgo",
@@ -739,6 +739,7 @@ _PREFIXES = {
 }
 _ALSO = {
     "miopenConvolutionMode_t": {"conv": 0, "transposed": 1, "group": 2, "grouped": 2},
+    "miopenF8RoundingMode_t": {"nearest": 0, "random": 1},
     "miopenPoolingMode_t": {"avg": 1, "mean": 1, "inclusive": 2},
     "miopenNanPropagation_t": {"not propagate": 0, "propagate": 1},
     "miopenReduceTensorOp_t": {"sum": 0, "prod": 1, "product": 1, "mean": 5},

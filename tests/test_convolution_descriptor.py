@@ -516,6 +516,23 @@ def test_constructor():
     assert state(desc)[:7] == (1, (1,), (2,), (3,), (1,), 4, TRANSPOSE)
     assert repr(desc) == ("ConvolutionDescriptor(pads=(1,), strides=(2,), dilations=(3,), mode='miopenTranspose', "
                           "groups=4, output_pads=(1,))")
+    for attribute, value in (("DETERMINISTIC", 1), ("MATH_TYPE", "default"), ("FP8_ROUNDING_MODE", "standard")):
+        miopyx.miopenSetConvolutionAttribute(desc, attribute, value)
+    assert repr(desc).endswith("output_pads=(1,)) with DETERMINISTIC=1, FP8_ROUNDING_MODE=0, MATH_TYPE=0")
+
+
+@pytest.mark.parametrize(("attribute", "word", "enumeration"), [
+    ("FP8_ROUNDING_MODE", "standard", "miopenF8RoundingMode"), ("MATH_TYPE", "default", "miopenMath"),
+])
+def test_an_attribute_that_is_an_enumeration_takes_its_words(attribute, word, enumeration):
+    desc = ConvolutionDescriptor()
+    assert miopyx.miopenGetConvolutionAttribute(desc, attribute) == 1
+    miopyx.miopenSetConvolutionAttribute(desc, attribute, word)
+    assert miopyx.miopenGetConvolutionAttribute(desc, attribute) == 0
+    for wrong in (2, -1, "tf32", None):
+        with pytest.raises(miopyx.MIOpenError, match=f"value = .*allowed: .*{enumeration}"):
+            miopyx.miopenSetConvolutionAttribute(desc, attribute, wrong)
+    assert miopyx.miopenGetConvolutionAttribute(desc, attribute) == 0
 
 
 @pytest.mark.parametrize("arguments", [

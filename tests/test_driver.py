@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from miopyx.tools.driver import data, families, listing, main, report, run, verify
-from miopyx.tools.driver.options import ADDITIONS, FLAGS, Command, UsageError, parse_flags, parse_line
+from miopyx.tools.driver.options import ADDITIONS, FLAGS, OPERATIONS, Command, UsageError, parse_flags, parse_line
 from miopyx.tools.driver.problem import DIRECTIONS, make
 
 FORWARD, DATA, WEIGHTS = DIRECTIONS
@@ -33,8 +33,10 @@ def a_value(flag):
 @pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.name)
 def test_flag_long_short_and_glued(flag):
     value = a_value(flag)
-    forms = [[f"--{flag.name}", str(value)], [f"--{flag.name}={value}"], [f"-{flag.short}", str(value)]]
-    if str(value):
+    forms = [[f"--{flag.name}", str(value)], [f"--{flag.name}={value}"]]
+    if flag.short:
+        forms.append([f"-{flag.short}", str(value)])
+    if flag.short and str(value):
         forms.append([f"-{flag.short}{value}"])
     for form in forms:
         assert parse_flags(form) == {flag.name: value}
@@ -43,9 +45,11 @@ def test_flag_long_short_and_glued(flag):
 
 def test_flag_names_are_unique():
     assert len({flag.name for flag in FLAGS + ADDITIONS}) == len(FLAGS + ADDITIONS)
-    assert len({flag.short for flag in FLAGS}) == len(FLAGS)
-    assert all(len(flag.short) == 1 for flag in FLAGS)
-    assert "h" not in {flag.short for flag in FLAGS}  # -h is help
+    short = [flag.short for flag in FLAGS if flag.short]
+    assert {flag.name for flag in FLAGS if not flag.short} == {"math_type", "deterministic"}  # not MIOpenDriver's
+    assert len(set(short)) == len(short)
+    assert all(len(letter) == 1 for letter in short)
+    assert "h" not in short  # -h is help
 
 
 def test_defaults_are_miopendrivers():
@@ -57,7 +61,7 @@ def test_defaults_are_miopendrivers():
 
 
 @pytest.mark.parametrize("words", [
-    "-n", "-n x", "-n 1.5", "--nope 1", "-K 1", "-F 8", "-F -1", "-i 0", "-g 0", "-_ 1", "-m group", "-z full", "-Z 1",
+    "-n", "-n x", "-n 1.5", "--nope 1", "-K 1", "-F 8", "-F -1", "-i 0", "-g 0", "-_ 4", "-m group", "-z full", "-Z 1",
     "-L 4", "-r 1", "-G 1", "-U 1", "-C /tmp", "-V 2", "-I NCHWc4", "stray", "--file x", "-", "--",
 ])
 def test_flags_that_do_not_parse(words):
@@ -215,6 +219,8 @@ CASES = [
     "convfp16 -n 1 -c 5 -k 4 -H 5 -W 4 -I NHWC",
     "convbfp16 -n 1 -c 5 -k 4 -H 5 -W 4 -f NHWC",
     "convfp64 -n 1 -c 5 -k 4 -H 5 -W 4",
+    "conv -n 2 -c 4 -k 6 -W 19 -x 4 -q 1 -v 2 -j 2 -g 2 --spatial_dim 1 -I NHWC -O CHWN",
+    "conv -n 2 -c 4 -k 6 -W 9 -x 3 -v 2 -X 1 --spatial_dim 1 -m trans",
     "convint8 -n 1 -c 5 -k 4 -H 5 -W 4",
 ]
 
@@ -300,7 +306,8 @@ def test_one_wrong_element_among_many_fails():
     (("float32", FORWARD), 1.5e-6), (("float32", DATA, True), 1.5e-5), (("float32", WEIGHTS), 3e-6),
     (("float32", WEIGHTS, False, True), 6e-6), (("float32", WEIGHTS, True), 3e-5), (("float16", FORWARD), 8.2e-3),
     (("float16", WEIGHTS, True), 1.64e-2), (("bfloat16", DATA), 6.56e-2), (("int8", FORWARD), 1.5e-6),
-    (("float32",), 1.5e-6),
+    (("float32",), 1.5e-6), (("float32", FORWARD, False, False, True), 2**-10),
+    (("float16", FORWARD, False, False, True), 8.2e-3), (("float8_e4m3fn", FORWARD), 2**-6),
 ])
 def test_tolerances(arguments, limit):
     assert verify.tolerance(*arguments) == pytest.approx(limit)
@@ -405,7 +412,7 @@ def test_lines_of_a_run(device_name, capsys):
 @pytest.mark.some(1, host=15)
 @pytest.mark.parametrize("more", [[], ["-m", "trans", "-u", "2", "-v", "2", "-Y", "1"],
                                   ["-g", "2", "-O", "NHWC", "-I", "NHWC"]], ids=["plain", "transposed", "groups"])
-@pytest.mark.parametrize("operation", ["conv", "convfp16", "convbfp16", "convfp64", "convint8"])
+@pytest.mark.parametrize("operation", list(OPERATIONS))
 def test_types_and_modes(operation, more, device_name):
     if operation == "convint8" and "-m" in more:
         more = []
@@ -414,6 +421,16 @@ def test_types_and_modes(operation, more, device_name):
 
 def test_three_dimensions(device_name):
     assert main(["conv", *SMALL, "-_", "3", "-!", "5", "-@", "2", "-$", "1", "-i", "1", "--device", device_name]) == 0
+
+
+@pytest.mark.parametrize("more", [[], ["-m", "trans"], ["-I", "NHWC", "-f", "NHWC", "-O", "NHWC", "--deterministic", "1"],
+                                  ["--math_type", "0"]], ids=["plain", "transposed", "channels last", "TF32"])
+def test_one_dimension(device_name, more, capsys):
+    assert main(["conv", "-n", "2", "-c", "4", "-W", "9", "-k", "5", "-x", "3", "-q", "1", "-v", "2", "--spatial_dim", "1",
+                 "-i", "1", "-t", "1", *more, "--device", device_name]) == 0
+    said = capsys.readouterr().out
+    assert "stats: name, n, c, wo, x, k, flopCnt" in said
+    assert "stats: fwd-conv3u2, 2, 4, " in said
 
 
 def test_immediate_mode(device_name, capsys):

@@ -105,12 +105,16 @@ with mi.Handle("host") as handle:
     odd = mi.TensorDescriptor("float32", (1, 4, 7, 7), (400, 100, 14, 2))
     mi.miopenConvolutionForwardGetSolutionCount(handle, w, odd, conv, y)
     mi.miopenFindConvolutionForwardAlgorithm(handle, odd, np.ones(400, np.float32), w, b, conv, y, c, 1, None, 0, False)
+    handle.math_type = mi.miopenMathDefault
+    mi.miopenFindConvolutionForwardAlgorithm(handle, x, a, w, b, conv, y, c, 1, None, 0, False)
+    x, w, y = (mi.TensorDescriptor("float8_e5m2", lens) for lens in ((1, 4, 7), (5, 4, 3), (1, 5, 7)))
+    handle.convolution_forward(x, w, mi.ConvolutionDescriptor((1,)), y)(*(handle.zeros(d) for d in (x, w, y)))
 """
     with log.open("wb") as file:
         subprocess.run([sys.executable, "-P", "-c", code], stderr=file, check=True,
                        env={**os.environ, "MIOPEN_ENABLE_LOGGING_CMD": "1"})
     found = sources.read([], [str(log)], sources.Options())
-    assert keys_of(found) == {TWICE: 3}
+    assert keys_of(found) == {TWICE: 3, f"{TWICE}_tf32": 1, "4-1-7-1x3-5-1-7-1-0x1-1x1-1x1-0-NCHW-E5M2-F_dim1": 1}
     assert len(found.refused) == 1
     assert "no flag says strides of x" in found.refused[0]
 

@@ -342,11 +342,11 @@ def miopenSetConvolutionAttribute(convDesc, attr, value):
     Parameters
     ----------
     attr : miopenConvolutionAttrib_t or str
-    value : int
+    value : int or str
         FP16_ALT_IMPL: -1, 0 or 1, kept and without effect.  DETERMINISTIC: 1 for solvers alone whose results are the
-        same bits in every run, else 0.  FP8_ROUNDING_MODE: 0 to the nearest, 1 (the default) stochastic.  MATH_TYPE, of
-        float32: miopenMathDefault (0) if factors may be rounded to 11 bits, as TF32 does, where that is faster; else
-        miopenMathPedantic (1, the default).
+        same bits in every run, else 0.  FP8_ROUNDING_MODE: a miopenF8RoundingMode_t, "standard" (0) to the nearest,
+        "stochastic" (1, the default).  MATH_TYPE, of float32: a miopenMathType_t, "default" (0) if factors may be
+        rounded to 11 bits, as TF32 does, where that is faster; else "pedantic" (1, the default).
 
     Raises
     ------

@@ -97,7 +97,8 @@ _PLANS_WITHOUT_COMMAND = {"transform_tensor", "copy_tensor", "cast_tensor", "ctc
 _PLANS = {"convolution_forward": 1, "convolution_backward_data": 2, "convolution_backward_weights": 4}
 
 _OPERATION = {"float32": "conv", "float16": "convfp16", "bfloat16": "convbfp16", "int8": "convint8",
-              "float64": "convfp64", "float8_e4m3fnuz": "convfp8", "float8_e5m2fnuz": "convbfp8"}
+              "float64": "convfp64", "float8_e4m3fnuz": "convfp8", "float8_e5m2fnuz": "convbfp8",
+              "float8_e4m3fn": "convfp8ocp", "float8_e5m2": "convbfp8ocp"}
 _DETERMINISTIC, _MATH_TYPE = 1, 3  # miopenConvolutionAttrib_t
 _MATH_DEFAULT = 0
 
@@ -278,10 +279,11 @@ def call_lines(signature: str, arguments: Mapping[str, Any]) -> list[str]:
 
 def driver_command(direction: int, x: TensorDescriptor, w: TensorDescriptor, y: TensorDescriptor,
                    conv: ConvolutionDescriptor, *, solution: str = "", search: bool = False,
-                   bias: bool = False) -> str:
+                   bias: bool = False, rounds: bool = False) -> str:
     """Return the MIOpenDriver arguments that repeat a convolution.
 
-    What no flag can say follows as a comment: strides of no layout, an unusual type of y, determinism.
+    One axis, determinism and rounded factors have flags that MIOpenDriver lacks, so that it refuses such a command
+    rather than run another one.  What no flag can say follows as a comment: strides of no layout, an unusual type.
 
     Parameters
     ----------
@@ -293,30 +295,28 @@ def driver_command(direction: int, x: TensorDescriptor, w: TensorDescriptor, y: 
         A solver's id or name; without one the driver takes what Find returns.
     search, bias : bool
         Let Find search exhaustively; compute the bias functions too.
+    rounds : bool
+        The handle lets factors of float32 be rounded to 11 bits, whatever `conv` says.
 
     Raises
     ------
     KeyError
         For a type that the driver has no operation for.
     """
-    lone = conv.spatial_dim == 1
-
-    def along(values: tuple[int, ...], filler: int, *flags: str) -> str:
-        """One flag an axis; a lone axis is a width, under a height that changes nothing."""
-        padded = (filler, *values) if lone else values
-        return " ".join(f"{flag} {value}" for flag, value in zip(flags[-len(padded):], padded, strict=True))
+    def along(values: tuple[int, ...], *flags: str) -> str:
+        return " ".join(f"{flag} {value}" for flag, value in zip(flags[-len(values):], values, strict=True))
 
     words = [
-        _OPERATION[x.dtype], f"-n {x.lens[0]} -c {x.lens[1]}", along(x.lens[2:], 1, "--in_d", "-H", "-W"),
+        _OPERATION[x.dtype], f"-n {x.lens[0]} -c {x.lens[1]}", along(x.lens[2:], "--in_d", "-H", "-W"),
         f"-k {w.lens[1] * conv.group_count if _transposed(conv) else w.lens[0]}",
-        along(w.lens[2:], 1, "--fil_d", "-y", "-x"), along(conv.pads, 0, "--pad_d", "-p", "-q"),
-        along(conv.strides, 1, "--conv_stride_d", "-u", "-v"), along(conv.dilations, 1, "--dilation_d", "-l", "-j"),
+        along(w.lens[2:], "--fil_d", "-y", "-x"), along(conv.pads, "--pad_d", "-p", "-q"),
+        along(conv.strides, "--conv_stride_d", "-u", "-v"), along(conv.dilations, "--dilation_d", "-l", "-j"),
     ]
     if _transposed(conv) and any(conv.output_pads):
-        words.append(along(conv.output_pads, 0, "--trans_output_pad_d", "-Y", "-X"))
-    if conv.spatial_dim == 3:
-        words.append("--spatial_dim 3")
-    comments = ["one spatial axis, written as two"] if conv.spatial_dim == 1 else []
+        words.append(along(conv.output_pads, "--trans_output_pad_d", "-Y", "-X"))
+    if conv.spatial_dim != 2:
+        words.append(f"--spatial_dim {conv.spatial_dim}")
+    comments = []
     if conv.end_pads != conv.pads:
         comments.append(f"end pads {braces(conv.end_pads)}")
     for name, flag, desc in (("x", "--in_layout", x), ("w", "--fil_layout", w), ("y", "--out_layout", y)):
@@ -332,12 +332,12 @@ def driver_command(direction: int, x: TensorDescriptor, w: TensorDescriptor, y: 
         words.append("-b 1")
     if solution:
         words.append(f"-S {solution}")
-    if y.dtype != ("int32" if x.dtype == "int8" else x.dtype):
-        comments.append(f"y {y.dtype}")
     if get_attribute(conv, _DETERMINISTIC):
-        comments.append("deterministic")
-    if get_attribute(conv, _MATH_TYPE) == _MATH_DEFAULT and x.dtype == "float32":
-        comments.append("factors may be rounded to 11 bits")
+        words.append("--deterministic 1")
+    if (rounds or get_attribute(conv, _MATH_TYPE) == _MATH_DEFAULT) and x.dtype == w.dtype == "float32":
+        words.append(f"--math_type {_MATH_DEFAULT}")
+    comments += [f"{name} {desc.dtype}" for name, desc, usual in (
+        ("w", w, x.dtype), ("y", y, "int32" if x.dtype == "int8" else x.dtype)) if desc.dtype != usual]
     return commented(" ".join(words), comments)
 
 
@@ -371,8 +371,14 @@ def _layer_command(match: re.Match[str], given: Mapping[str, Any]) -> str:
         x, w, y = (_role(given, role, "Desc") for role in "xwy")
         command = driver_command(
             direction, x, w, y, given["convDesc"], solution=_text("", given["solution_id"]) if "solution_id" in given
-            else "", search=form == "Algorithm" and _text("", given["exhaustiveSearch"]) == "1")
+            else "", search=form == "Algorithm" and _text("", given["exhaustiveSearch"]) == "1",
+            rounds=_rounds(given.get("handle")))
     return _scaled(command, given.get("alpha", 1), given.get("beta", 0))
+
+
+def _rounds(handle: Any) -> bool:
+    """Whether a handle lets factors of float32 be rounded; what is none lets nothing."""
+    return isinstance(handle, Handle) and handle.math_type == _MATH_DEFAULT
 
 
 def _role(given: Mapping[str, Any], role: str, suffix: str) -> Any:
@@ -457,7 +463,8 @@ def _planning(method: Callable[..., Any], calls: bool, commands: bool) -> Callab
 def _plan_command(direction: int, plan: Plan, given: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], str]:
     """Return the command of a convolution's plan, which lacks its numbers."""
     x, w, y = (_role(given, role, "_desc") for role in "xwy")
-    command = driver_command(direction, x, w, y, given["conv_desc"], solution=str(plan.solver.id))
+    command = driver_command(direction, x, w, y, given["conv_desc"], solution=str(plan.solver.id),
+                             rounds=_rounds(given["self"]))
     return lambda numbers: _scaled(command, numbers["alpha"], numbers["beta"])
 
 

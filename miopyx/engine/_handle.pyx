@@ -27,7 +27,7 @@ from miopyx.runtime._cuda cimport Stream
 from miopyx.runtime._runtime cimport fork_generation, require, runtime_t
 from miopyx.problem._descriptors cimport as_tensor
 from miopyx.problem._problem cimport MATH_AS_SET, MATH_EXACT, MATH_ROUNDED, Problem, hash_bytes
-from miopyx.values._args cimport to_int
+from miopyx.values._args cimport raise_unknown, to_member
 
 from miopyx.problem._descriptors import TensorDescriptor, numpy_type
 from miopyx.runtime import _buffers, _cuda, _opencl, programs
@@ -299,9 +299,9 @@ cdef class Handle:
 
     @math_type.setter
     def math_type(self, value):
-        cdef int kind = to_int(value, "math_type")
+        cdef int kind = to_member(value, "miopenMathType_t", "math_type")
         if kind != MATH_DEFAULT and kind != MATH_PEDANTIC:
-            raise BadParmError("unknown math type", "math_type", value, "miopenMathDefault or miopenMathPedantic")
+            raise_unknown(value, "miopenMathType_t", "math_type")
         self.require_alive()
         acquire(&self.lock)
         try:

@@ -670,9 +670,14 @@ cdef class ConvolutionDescriptor(Descriptor):
         return tuple([out[i] for i in range(now.spatial + 2)])
 
     cdef str described(self):
+        cdef ConvolutionDescriptor new = ConvolutionDescriptor()
         ends = f", end_pads={self.end_pads}" if self.end_pads != self.pads else ""
+        told = [f"{_ATTRIBUTES[i]}={self.attribute[i]}" for i in range(len(_ATTRIBUTES))
+                if self.attribute[i] != new.attribute[i]]
+        told += [f"find mode {self.find_mode_set}"] if self.find_mode_set else []
         return (f"ConvolutionDescriptor(pads={self.pads}, strides={self.strides}, dilations={self.dilations}, "
-                f"mode={self.convolution_mode.name!r}, groups={self.groups}, output_pads={self.output_pads}{ends})")
+                f"mode={self.convolution_mode.name!r}, groups={self.groups}, output_pads={self.output_pads}{ends})"
+                f"{' with ' if told else ''}{', '.join(told)}")
 
 
 cdef inline int64_t _truncate(int64_t a, int64_t b) noexcept nogil:
@@ -726,15 +731,21 @@ def set_output_pads(ConvolutionDescriptor desc, spatial, pads):
     end_setting(desc)
 
 
+_ATTRIBUTES = "FP16_ALT_IMPL", "DETERMINISTIC", "FP8_ROUNDING_MODE", "MATH_TYPE"
 _ATTRIBUTE_LIMITS = ((-1, 1), (0, 1), (0, 1), (0, 1))
+_ATTRIBUTE_VALUES = (None, None, "miopenF8RoundingMode_t", "miopenMathType_t")
 
 
 def set_attribute(ConvolutionDescriptor desc, attr, value):
-    cdef int number = to_member(attr, "miopenConvolutionAttrib_t", "attr"), v = to_int(value, "value")
+    cdef int number = to_member(attr, "miopenConvolutionAttrib_t", "attr"), v
     if number < 0 or number >= len(_ATTRIBUTE_LIMITS):
         raise_unknown(attr, "miopenConvolutionAttrib_t", "attr")
     low, high = _ATTRIBUTE_LIMITS[number]
+    enumeration = _ATTRIBUTE_VALUES[number]
+    v = to_int(value, "value") if enumeration is None else to_member(value, enumeration, "value")
     if v < low or v > high:
+        if enumeration is not None:
+            raise_unknown(value, enumeration, "value")
         raise BadParmError("attribute value out of range", "value", v, f"{low} ... {high}")
     begin_setting(desc)
     desc.attribute[number] = v

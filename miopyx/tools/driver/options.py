@@ -12,9 +12,10 @@ from functools import cached_property
 
 Value = int | float | str
 
-# What each operation computes in.  convfp64 is not one of MIOpenDriver's.
+# What each operation computes in.  convfp64 and those of OCP's float8 are not MIOpenDriver's.
 OPERATIONS = {"conv": "float32", "convfp16": "float16", "convbfp16": "bfloat16", "convint8": "int8",
-              "convfp8": "float8_e4m3fnuz", "convbfp8": "float8_e5m2fnuz", "convfp64": "float64"}
+              "convfp8": "float8_e4m3fnuz", "convbfp8": "float8_e5m2fnuz", "convfp64": "float64",
+              "convfp8ocp": "float8_e4m3fn", "convbfp8ocp": "float8_e5m2"}
 
 
 class UsageError(Exception):
@@ -68,7 +69,7 @@ FLAGS = (
     Flag("trans_output_pad_h", "Y", 0, "what mode trans adds to the output's height"),
     Flag("trans_output_pad_w", "X", 0, "what mode trans adds to the output's width"),
     Flag("group_count", "g", 1, "groups", range(1, 2**31)),
-    Flag("spatial_dim", "_", 2, "spatial dimensions, 2 or 3", (2, 3)),
+    Flag("spatial_dim", "_", 2, "spatial dimensions; 1: the width alone", (1, 2, 3)),
     Flag("mode", "m", "conv", "conv or trans(posed)", ("conv", "trans")),
     Flag("pad_mode", "z", "default", "default: the pads given; same and valid compute them",
          ("default", "same", "valid")),
@@ -97,6 +98,8 @@ FLAGS = (
     Flag("in_cast_type", "U", "-1", "cast type of the input", fixed=_NO_CASTS),
     Flag("out_cast_type", "T", "-1", "cast type of the output", fixed=_NO_CASTS),
     Flag("wei_cast_type", "R", "-1", "cast type of the weights", fixed=_NO_CASTS),
+    Flag("math_type", "", 1, "0: factors of float32 may be rounded to 11 bits; 1: not", _SWITCH),
+    Flag("deterministic", "", 0, "take solvers that give the same bits in every run", _SWITCH),
 )
 
 # Not MIOpenDriver's; long names only.  "verbose" takes no value.

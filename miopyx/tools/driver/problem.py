@@ -101,7 +101,8 @@ class Problem:
         """Return a tensor's memory as an array indexed by n, c (d) h w, whatever its layout."""
         desc = self.descriptors[tensor]
         strides = [s * flat.itemsize for s in desc.strides]
-        return np.lib.stride_tricks.as_strided(flat, desc.lens, strides)
+        bits = flat.view(f"u{flat.itemsize}")  # NumPy knows no array of float8_e5m2 by its interface
+        return np.lib.stride_tricks.as_strided(bits, desc.lens, strides).view(flat.dtype)
 
 
 def make(command: Command) -> Problem:
@@ -114,7 +115,7 @@ def make(command: Command) -> Problem:
     MIOpenError
         For sizes that the descriptors do not take.
     """
-    spatial = command.number("spatial_dim")
+    dtype, spatial = OPERATIONS[command.operation], command.number("spatial_dim")
     transpose = command.text("mode") == "trans"
     axes = "dhw"[3 - spatial:]
 
@@ -128,7 +129,7 @@ def make(command: Command) -> Problem:
         raise UsageError("-w needs -t 1")
     if c % groups or k % groups:
         raise UsageError(f"-g {groups} does not divide -c {c} and -k {k}")
-    if _has_bias(command) and command.operation in ("convint8", "convfp8", "convbfp8"):
+    if _has_bias(command) and (dtype == "int8" or dtype.startswith("float8")):
         raise UsageError("-b: the bias functions have no form of 8 bits")
     size, fil, stride, dilation = along("in_"), along("fil_"), along("conv_stride_"), along("dilation_")
     pad = along("pad_")
@@ -137,13 +138,14 @@ def make(command: Command) -> Problem:
             raise UsageError(f"-z {command['pad_mode']} needs -m conv")
         pad = pads(command, size, fil, stride, dilation)
 
-    dtype = OPERATIONS[command.operation]
     x = tensor(dtype, command.text("in_layout"), (n, c, *size))
     w = tensor(dtype, command.text("fil_layout"), (c, k // groups, *fil) if transpose else (k, c // groups, *fil))
     conv = miopyx.miopenCreateConvolutionDescriptor()
     mode = miopyx.miopenTranspose if transpose else miopyx.miopenConvolution
     miopyx.miopenInitConvolutionNdDescriptor(conv, spatial, pad, stride, dilation, mode)
     miopyx.miopenSetConvolutionGroupCount(conv, groups)
+    miopyx.miopenSetConvolutionAttribute(conv, "DETERMINISTIC", command.number("deterministic"))
+    miopyx.miopenSetConvolutionAttribute(conv, "MATH_TYPE", command.number("math_type"))
     if transpose:
         miopyx.miopenSetTransposeConvNdOutputPadding(conv, spatial, along("trans_output_pad_"))
     out = miopyx.miopenGetConvolutionNdForwardOutputDim(conv, x, w)[1]
@@ -161,7 +163,11 @@ def _has_bias(command: Command) -> bool:
 
 
 def tensor(dtype: str, layout: str, lens: Sizes) -> Any:
-    """Return a packed tensor's descriptor; `layout` empty: NCHW or NCDHW."""
+    """Return a packed tensor's descriptor; `layout` empty: NCHW or NCDHW.  One spatial axis is W of the layout's."""
+    if len(lens) == 3:
+        n, c, w = lens
+        strides = {"NHWC": (c * w, 1, c), "CHWN": (1, w * n, n)}.get(layout, (c * w, w, 1))
+        return miopyx.TensorDescriptor(dtype, lens, strides)
     desc = miopyx.miopenCreateTensorDescriptor()
     layout = layout or ("NCHW" if len(lens) == 4 else "NCDHW")
     miopyx.miopenSetNdTensorDescriptorWithLayout(desc, _TYPES[dtype],
@@ -173,6 +179,7 @@ _TYPES = {
     "float16": miopyx.miopenHalf, "float32": miopyx.miopenFloat, "float64": miopyx.miopenDouble,
     "bfloat16": miopyx.miopenBFloat16, "int8": miopyx.miopenInt8, "int32": miopyx.miopenInt32,
     "float8_e4m3fnuz": miopyx.miopenFloat8, "float8_e5m2fnuz": miopyx.miopenBFloat8,
+    "float8_e4m3fn": miopyx.miopenFloat8_ocp, "float8_e5m2": miopyx.miopenBFloat8_ocp,
 }
 
 

@@ -60,8 +60,8 @@ def stats(problem: Problem, direction: Direction, milliseconds: float) -> tuple[
     if direction.short != "wrw":
         read, written = sum(sizes[name] for name in direction.inputs), sizes[direction.output]
     flops = problem.geometry.flops
-    stride = problem.command.number("conv_stride_h")
-    columns = "n, c, ho, wo, x, y, k" if len(fil) == 2 else "n, c, do, ho, wo, z, x, y, k"
+    stride = problem.geometry.stride[-min(len(fil), 2)]  # along the height, as there
+    columns = ("n, c, wo, x, k", "n, c, ho, wo, x, y, k", "n, c, do, ho, wo, z, x, y, k")[len(fil) - 1]
     x = problem.descriptors["x"].lens
     numbers = ", ".join(map(str, (x[0], x[1], *out[2:], *fil, out[1])))
     rate = flops / milliseconds / 1e6
@@ -84,6 +84,8 @@ def layer(problem: Problem) -> str:
         words.append("trans")
     if problem.dtype != "float32":
         words.append(problem.dtype)
+    elif not problem.command.number("math_type"):
+        words.append("TF32")
     return " ".join(words)
 
 

@@ -48,22 +48,26 @@ class Check(NamedTuple):
 
 
 def tolerance(dtype: str, direction: Direction | None = None, mixes_tiles: bool = False,
-              transpose: bool = False) -> float:
+              transpose: bool = False, rounds: bool = False) -> float:
     """Return the limit of the RMS error; `direction` None is for the bias functions.
 
     It is MIOpenDriver's for direct algorithms; ten times that is for solvers whose errors belong to tiles, whatever
     the direction.  MIOpenDriver allows that and more, up to 0.01, to implicit GEMM as well, whose sums are no other.
     float64, which MIOpenDriver does not have, gets 1e-12: sums of a million products in any order stay far below it.
     Of float8 no element may be more than a step of the type away, since sums that differ in their last bits may be
-    rounded to either side; steps are those of the largest element.
+    rounded to either side; steps are those of the largest element.  Where factors of float32 may be rounded to 11 bits
+    (`rounds`) both are off by up to 2**-11; every element is compared with the bound of the solver that ran besides.
     """
     limit = {"float32": 1.5e-6, "int8": 1.5e-6, "float16": 8.2e-3, "bfloat16": 8 * 8.2e-3, "float64": 1e-12,
-             "float8_e4m3fnuz": 2**-3 / SINGLE, "float8_e5m2fnuz": 2**-2 / SINGLE}[dtype]
+             "float8_e4m3fnuz": 2**-3 / SINGLE, "float8_e5m2fnuz": 2**-2 / SINGLE,
+             "float8_e4m3fn": 2**-3 / SINGLE, "float8_e5m2": 2**-2 / SINGLE}[dtype]
     if direction is None:
         return limit
     if direction.short == "wrw":
         limit *= 4 if dtype == "float32" and transpose else 2
-    return limit * 10 if mixes_tiles and dtype == "float32" else limit
+    if mixes_tiles and dtype == "float32":
+        limit *= 10
+    return max(limit, 2**-10) if rounds and dtype == "float32" else limit
 
 
 class _Difference:
@@ -163,7 +167,7 @@ def check_independently(geometry: Geometry, computed: str, a: Array, w: Array, b
     its result must be the same combination of the result that is verified: every element takes part.
 
     The bound of that comparison is rigorous.  An element is the exact value rounded to its type, which is off by at
-    most u |value|; sums of m products in float64, in whatever order, by at most m 2**-53 times the sum of their
+    most u |value| (2 u of 8 bits); sums of m products in float64, in whatever order, by at most m 2**-53 times the sum of their
     magnitudes, here and there.  Integers are exact.
     """
     out = {"a": a, "w": w, "b": b}[computed]
@@ -278,12 +282,13 @@ class _Combination:
 def _rounding(out: Array) -> tuple[float, float]:
     """Return the relative and the absolute rounding error of one element: (0, 0) for integers.
 
-    1.01 covers a value that is rounded to float32 first and then to a narrower type.
+    1.01 covers a value that is rounded to float32 first and then to a narrower type.  Types of 8 bits are rounded at
+    random, to either neighbour.
     """
     if out.dtype.kind == "i":
         return 0.0, 0.0
     info = ml_dtypes.finfo(out.dtype)  # type: ignore[no-untyped-call]
-    return 1.01 * float(info.eps) / 2, float(info.smallest_subnormal)
+    return 1.01 * float(info.eps) / (1 if out.itemsize == 1 else 2), float(info.smallest_subnormal)
 
 
 def _bound(out: Array, magnitudes: Doubles, combination: _Combination, terms: int, sums: Doubles) -> Doubles:

@@ -423,11 +423,12 @@ def test_three_dimensions(device_name):
     assert main(["conv", *SMALL, "-_", "3", "-!", "5", "-@", "2", "-$", "1", "-i", "1", "--device", device_name]) == 0
 
 
-@pytest.mark.parametrize("more", [[], ["-m", "trans"], ["-I", "NHWC", "-f", "NHWC", "-O", "NHWC", "--deterministic", "1"],
-                                  ["--math_type", "0"]], ids=["plain", "transposed", "channels last", "TF32"])
+@pytest.mark.parametrize("more", [
+    "", "-m trans", "-I NHWC -f NHWC -O NHWC --deterministic 1", "--math_type 0",
+], ids=["plain", "transposed", "channels last", "TF32"])
 def test_one_dimension(device_name, more, capsys):
-    assert main(["conv", "-n", "2", "-c", "4", "-W", "9", "-k", "5", "-x", "3", "-q", "1", "-v", "2", "--spatial_dim", "1",
-                 "-i", "1", "-t", "1", *more, "--device", device_name]) == 0
+    line = f"conv -n 2 -c 4 -W 9 -k 5 -x 3 -q 1 -v 2 --spatial_dim 1 -i 1 -t 1 {more}"
+    assert main([*line.split(), "--device", device_name]) == 0
     said = capsys.readouterr().out
     assert "stats: name, n, c, wo, x, k, flopCnt" in said
     assert "stats: fwd-conv3u2, 2, 4, " in said

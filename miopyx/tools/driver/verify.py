@@ -167,8 +167,8 @@ def check_independently(geometry: Geometry, computed: str, a: Array, w: Array, b
     its result must be the same combination of the result that is verified: every element takes part.
 
     The bound of that comparison is rigorous.  An element is the exact value rounded to its type, which is off by at
-    most u |value| (2 u of 8 bits); sums of m products in float64, in whatever order, by at most m 2**-53 times the sum of their
-    magnitudes, here and there.  Integers are exact.
+    most u |value| (2 u of 8 bits); sums of m products in float64, in whatever order, by at most m 2**-53 times the sum
+    of their magnitudes, here and there.  Integers are exact.
     """
     out = {"a": a, "w": w, "b": b}[computed]
     if not all(np.isfinite(part).all() for part in out):

@@ -482,3 +482,15 @@ def test_what_another_thread_sets_meanwhile_is_not_kept(host, rng, monkeypatch):
         results = [functional.conv2d(x, w, handle=handle) for _ in range(3)]
     assert len(prepared) == 2
     assert all((one == results[0]).all() for one in results)
+
+
+@pytest.mark.parametrize(("function", "arguments", "parameter"), [
+    ("conv2d", {"stride": 0}, "stride[0]"), ("conv2d", {"padding": -1}, "padding[0]"),
+    ("conv2d", {"groups": 3}, "groups"), ("conv2d", {"dilation": (1, 0)}, "dilation[1]"), ("conv_transpose2d", {"groups": 3}, "groups"),
+    ("conv_transpose2d", {"stride": 2, "output_padding": (0, 2)}, "output_padding[1]"),
+])
+def test_errors_name_the_arguments_of_the_call(function, arguments, parameter):
+    x, w = np.ones((1, 4, 5, 5), np.float32), np.ones((4, 4, 3, 3), np.float32)
+    with pytest.raises(BadParmError) as raised:
+        getattr(miopyx, function)(x, w, **arguments)
+    assert raised.value.parameter == parameter

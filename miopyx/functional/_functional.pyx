@@ -36,7 +36,7 @@ from miopyx import enums
 from miopyx.api._handle import Handle
 from miopyx.device.cuda import library
 from miopyx.errors import AllocFailedError, BadParmError, MIOpenError, MIOpenNotImplementedError
-from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, numpy_type, set_attribute
+from miopyx.problem._descriptors import ConvolutionDescriptor, TensorDescriptor, numpy_type, renamed, set_attribute
 from miopyx.problem._lrn import LRNDescriptor
 from miopyx.problem._pooling import PoolingDescriptor
 from miopyx.runtime import _cuda
@@ -604,6 +604,16 @@ cdef Prepared prepare_convolution(Call c, int direction, int spatial, bint trans
     `other` is the place of a gradient's second array; with `follows`, which may be PASTHRU, bias, array `z` and the
     activation are part of the plan.
     """
+    try:
+        return _prepare(c, direction, spatial, transposed, out, other, follows, z)
+    except BadParmError as e:  # a descriptor's names for what has other ones here
+        own = BadParmError(e.message, str(e.parameter).removeprefix("self."), e.value, e.limit)
+        raise renamed(own, strides="stride", pads="padding", end_pads="padding", dilations="dilation",
+                      output_pads="output_padding", groupCount="groups") from None
+
+
+cdef Prepared _prepare(Call c, int direction, int spatial, bint transposed, object out, int other,
+                       ActivationDescriptor follows, int z):
     cdef Plan plan, add = None
     cdef Prepared p
     cdef int i

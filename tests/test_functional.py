@@ -486,7 +486,8 @@ def test_what_another_thread_sets_meanwhile_is_not_kept(host, rng, monkeypatch):
 
 @pytest.mark.parametrize(("function", "arguments", "parameter"), [
     ("conv2d", {"stride": 0}, "stride[0]"), ("conv2d", {"padding": -1}, "padding[0]"),
-    ("conv2d", {"groups": 3}, "groups"), ("conv2d", {"dilation": (1, 0)}, "dilation[1]"), ("conv_transpose2d", {"groups": 3}, "groups"),
+    ("conv2d", {"groups": 3}, "groups"), ("conv2d", {"dilation": (1, 0)}, "dilation[1]"),
+    ("conv_transpose2d", {"groups": 3}, "groups"),
     ("conv_transpose2d", {"stride": 2, "output_padding": (0, 2)}, "output_padding[1]"),
 ])
 def test_errors_name_the_arguments_of_the_call(function, arguments, parameter):

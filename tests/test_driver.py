@@ -434,6 +434,12 @@ def test_one_dimension(device_name, more, capsys):
     assert "stats: fwd-conv3u2, 2, 4, " in said
 
 
+def test_one_dimension_has_no_layout_of_three():
+    for flag in ("-I", "-f", "-O"):
+        with pytest.raises(UsageError, match="layout NDHWC has three axes"):
+            make(parse_line(f"conv --spatial_dim 1 {flag} NDHWC"))
+
+
 def test_immediate_mode(device_name, capsys):
     assert main(["conv", *SMALL, "-F", "1", "-S", "0", "-t", "1", "--device", device_name]) == 0
     lines = capsys.readouterr().out.splitlines()

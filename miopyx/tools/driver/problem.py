@@ -166,8 +166,10 @@ def tensor(dtype: str, layout: str, lens: Sizes) -> Any:
     """Return a packed tensor's descriptor; `layout` empty: NCHW or NCDHW.  One spatial axis is W of the layout's."""
     if len(lens) == 3:
         n, c, w = lens
-        strides = {"NHWC": (c * w, 1, c), "CHWN": (1, w * n, n)}.get(layout, (c * w, w, 1))
-        return miopyx.TensorDescriptor(dtype, lens, strides)
+        strides = {"NCHW": (c * w, w, 1), "NHWC": (c * w, 1, c), "CHWN": (1, w * n, n)}
+        if layout and layout not in strides:
+            raise UsageError(f"layout {layout} has three axes; of one there are {', '.join(strides)}")
+        return miopyx.TensorDescriptor(dtype, lens, strides[layout or "NCHW"])
     desc = miopyx.miopenCreateTensorDescriptor()
     layout = layout or ("NCHW" if len(lens) == 4 else "NCDHW")
     miopyx.miopenSetNdTensorDescriptorWithLayout(desc, _TYPES[dtype],

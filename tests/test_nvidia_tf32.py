@@ -738,7 +738,8 @@ def test_bounds_are_those_of_two_rounded_factors(gpu, host, rng, solver, directi
 
 
 def test_immediate_mode_takes_them_where_nothing_was_measured(gpu):
-    case = conv_case(32, 256, 512, (14, 14), (3, 3), (1, 1))
+    """Of few pixels and many filters Winograd's weights are the faster ones, with exact factors; not of these."""
+    case = conv_case(8, 320, 320, (64, 64), (3, 3), (1, 1))
     conv = case.conv()
     for value, names in ((miopyx.miopenMathDefault, FAMILIES), (miopyx.miopenMathPedantic, ("NvPair",))):
         miopyx.miopenSetConvolutionAttribute(conv, ATTRIBUTE, value)

@@ -227,6 +227,8 @@ _INSTRUCTIONS: list[tuple[str, Callable[[re.Match, list[str]], str]]] = [
     (r"cvt\.rn\.satfinite\.(e4m3|e5m2)x2\.f32",
      lambda m, o: f"{_as('U16', o[0])} = byte_from({_f32(o[1])}, {_KINDS[m[1]]}) << 8 "
                   f"| byte_from({_f32(o[2])}, {_KINDS[m[1]]});"),
+    (r"cvt\.rn\.f16x2\.(e4m3|e5m2)x2",
+     lambda m, o: f"{_u32(o[0])} = nv_halves_of_bytes({_as('U16', o[1])}, {_KINDS[m[1]]});"),
     (r"cvt\.f32\.f16", lambda m, o: f"{_f32(o[0])} = half_of({_as('U16', o[1])});"),
     (r"cvt\.rn\.f16\.f32", lambda m, o: f"{_as('U16', o[0])} = half_from({_f32(o[1])});"),
     (r"max\.(f16|bf16)x2", lambda m, o: f"{_u32(o[0])} = nv_max_of_two({_u32(o[1])}, {_u32(o[2])}, {_KINDS[m[1]]});"),

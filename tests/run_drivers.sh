@@ -54,7 +54,7 @@ try() { # DRIVER ICD FILE...
     "$python" -P -m pytest -q -p no:cacheprovider -k 'not [host' -o faulthandler_timeout="${SECONDS_A_TEST:-300}" \
       -o faulthandler_exit_on_timeout=true "tests/$file.py" "$@" 2>&1 | tee "$folder/said"
     status=$?
-    said=$(grep -E '^[0-9]+ (passed|failed|skipped|deselected|error).* in ' "$folder/said" | tail -n 1)
+    said=$(grep -E '^(=+ )?[0-9]+ (passed|failed|skipped|deselected|error).* in ' "$folder/said" | tail -n 1)
     [ "$status" = 0 ] || failed=1
     lines+=("$(printf '%-8s %-26s %3d  %s' "$driver" "$file" "$status" "${said:-ended before its end}")")
   done

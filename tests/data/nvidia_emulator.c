@@ -392,6 +392,10 @@ static uint8_t byte_from(float value, int type)
     }
     return low | sign;
 }
+static uint32_t nv_halves_of_bytes(uint16_t two, int type) /* each byte is a half exactly */
+{
+    return half_from(byte_of(two & 0xff, type)) | (uint32_t)half_from(byte_of(two >> 8, type)) << 16;
+}
 static float of_two(uint32_t word, int upper, int type)
 {
     const uint16_t bits = word >> 16 * upper;

@@ -10,6 +10,7 @@
  * Grid: one axis, local 512 / BLOCKS, global (512 / BLOCKS) * sets * workers; sets: of 64 filters.
  * Channels last: pixels are the rows of mma.sync, filters the columns; else the other way round.  The columns' order
  * gives each lane four neighbours of y.
+ * OCP's float8, two kinds of which may meet and whose results may be wider, is multiplied as halves, exactly.
  * Floats are pairs of tf32 as in conv/nvidia/float.cl, and a sum starts anew every 8 products.  A sum that is not
  * finite is computed again, since infinity times a zero outside x may have made it.
  * Bound by: storing y; reads of local memory where the filter is large.
@@ -24,11 +25,16 @@
 #define BLOCKS 2
 #endif
 #define THREADS (512 / BLOCKS)
+#define ROUNDING rounding /* of results of 8 bits */
 #include "include/common.h"
 #define V_LANES 1
 #include "include/epilogue.h"
 #include "conv/nvidia/ptx.h"
 #include "conv/nvidia/few.h"
+#include "conv/nvidia/round.h"
+#ifndef W_TYPE
+#define W_TYPE X_TYPE
+#endif
 
 #define PAIR_WORDS (WIDE ? 2 : 1) /* hi and lo */
 #define WARPS_N (4 / BLOCKS)
@@ -40,8 +46,33 @@
 #define PRODUCT(HOW, sums, x, w, of) HOW(sums, (w)[0], (w)[1], (w)[2], (w)[3], (x)[of][0], (x)[of][1])
 #endif
 
+/* Four neighbours in y, rounded: as words, what is stored at once, and one. */
+#if EIGHT_BITS
+#define ROUND_FOUR(words, v, at) mx_round_run(words, v, 4, rounding, at)
+#elif WIDE
+#define ROUND_FOUR(words, v, at) \
+    _Pragma("unroll") for (int l_ = 0; l_ < 4; l_++)(words)[l_] = as_uint((v)[l_])
+#else
+#define ROUND_FOUR(words, v, at)             \
+    MX_ROUND_PAIR((words)[0], (v)[0], (v)[1]); \
+    MX_ROUND_PAIR((words)[1], (v)[2], (v)[3])
+#endif
+#if MX_TYPE(Y_TYPE) == MX_TYPE_float
+#define MX_FOUR uint4
+#define MX_FOUR_OF(words) (uint4)((words)[0], (words)[1], (words)[2], (words)[3])
+#define MX_ONE_OF(words, l) as_float((words)[l])
+#elif MX_TYPE(Y_TYPE) == MX_TYPE_half || MX_TYPE(Y_TYPE) == MX_TYPE_bfloat16
+#define MX_FOUR uint2
+#define MX_FOUR_OF(words) (uint2)((words)[0], (words)[1])
+#define MX_ONE_OF(words, l) (ushort)((words)[(l) / 2] >> (l) % 2 * 16)
+#else
+#define MX_FOUR uint
+#define MX_FOUR_OF(words) (words)[0]
+#define MX_ONE_OF(words, l) (uchar)((words)[0] >> (l) * 8)
+#endif
+
 /* One sum without what is outside x. */
-static inline float mx_exactly(__global const STORAGE(X_TYPE) *X, __global const STORAGE(X_TYPE) *W,
+static inline float mx_exactly(__global const STORAGE(X_TYPE) *X, __global const STORAGE(W_TYPE) *W,
                                const mx_nv_few g, int n, int p, int q, int k)
 {
     float sum = 0;
@@ -54,18 +85,22 @@ static inline float mx_exactly(__global const STORAGE(X_TYPE) *X, __global const
 #pragma unroll 1
                 for (int c = 0; c < g.channels; c++)
                     sum = fma(LOAD(X_TYPE)(X, n * g.x_n + c * g.x_c + h * g.x_h + (CHANNELS_LAST ? w * g.channels : w)),
-                              LOAD(X_TYPE)(W, k * g.w_k + c * g.w_c + i * g.w_h + j * g.w_w), sum);
+                              LOAD(W_TYPE)(W, k * g.w_k + c * g.w_c + i * g.w_h + j * g.w_w), sum);
         }
     return sum;
 }
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_few(
-    __global const STORAGE(X_TYPE) *restrict X, long x_offset, __global const STORAGE(X_TYPE) *restrict W,
-    long w_offset, __global STORAGE(X_TYPE) *restrict Y, long y_offset, const mx_nv_few g, EPILOGUE_KERNEL_PARAMS)
+    __global const STORAGE(X_TYPE) *restrict X, long x_offset, __global const STORAGE(W_TYPE) *restrict W,
+    long w_offset, __global STORAGE(Y_TYPE) *restrict Y, long y_offset, const mx_nv_few g,
+#if EIGHT_BITS
+    const long rounding,
+#endif
+    EPILOGUE_KERNEL_PARAMS)
 {
     EPILOGUE_BEGIN(Y, y_offset);
     __local uint4 weights[STEPS * 4 * PAIR_WORDS * 32]; /* [step][16 filters][hi or lo][lane] */
-    __local STORAGE(X_TYPE) pixels[2][TILE_ELEMENTS] __attribute__((aligned(16)));
+    __local MX_STAGED pixels[2][TILE_ELEMENTS] __attribute__((aligned(16)));
     __local int in_x[STEPS * DEPTH], in_w[STEPS * DEPTH];
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5, t = lane & 3, row8 = lane >> 2;
     const int set = get_group_id(0) % g.sets, worker = get_group_id(0) / g.sets, filter0 = set * 64;
@@ -86,7 +121,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
         const int filter =
             filter0 + b * 16 + (CHANNELS_LAST ? 4 * (r >> 1) + 2 * (word & 1) + (r & 1) : (word & 1) * 8 + r);
         const bool some = filter < g.filters;
-        __global const STORAGE(X_TYPE) *from = W + (long)filter * g.w_k;
+        __global const STORAGE(W_TYPE) *from = W + (long)filter * g.w_k;
         __local uint *to = (__local uint *)weights + ((step * 4 + b) * PAIR_WORDS * 32 + to_lane) * 4 + word;
 #if MX_TYPE(X_TYPE) == MX_TYPE_float
         const uint value = some && in_w[k] >= 0 ? as_uint(from[in_w[k]]) : 0;
@@ -96,7 +131,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
 #else
         const uint first = some && in_w[k] >= 0 ? from[in_w[k]] : 0;
         const uint second = some && in_w[k + 1] >= 0 ? from[in_w[k + 1]] : 0;
-        *to = first | second << 16;
+        *to = MX_TWO(W_TYPE, first, second);
 #endif
     }
     MX_WAIT(0);
@@ -117,7 +152,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
 #pragma unroll
         for (int i = 0; i < 16 * BLOCKS; i++)
             sums[i & 1][i >> 4][i >> 1 & 1][i >> 2 & 3] = 0;
-        __local const STORAGE(X_TYPE) *from = pixels[stage] + base;
+        __local const MX_STAGED *from = pixels[stage] + base;
 #pragma unroll 1
         for (int step = 0; step < STEPS; step++) {
             uint x[2][2][2];
@@ -128,7 +163,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 for (int m = 0; m < 2; m++)
 #pragma unroll
                     for (int half_ = 0; half_ < 2; half_++) {
-                        __local const STORAGE(X_TYPE) *one = from + at + m * next_row + half_ * next_half;
+                        __local const MX_STAGED *one = from + at + m * next_row + half_ * next_half;
 #if MX_TYPE(X_TYPE) == MX_TYPE_float
                         x[m][half_][part] = as_uint(*one);
 #elif PAIRED
@@ -178,7 +213,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
 
         const int line = mx_quotient(tile, g.by_across), n = mx_quotient(line, g.by_down);
         const int p0 = (line - n * g.down) * TILE_H + row0, q0 = (tile - line * g.across) * TILE_W;
-        __global STORAGE(X_TYPE) *image = Y + n * g.y_n;
+        __global STORAGE(Y_TYPE) *image = Y + n * g.y_n;
         uint again = 0;
 #pragma unroll
         for (int i = 0; i < 4 * BLOCKS; i++) {
@@ -193,7 +228,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 again |= 1u << i;
                 continue;
             }
-            __global STORAGE(X_TYPE) *y = image + p * g.y_h + q * g.y_w + k * g.y_c;
+            const int at = p * g.y_h + q * g.y_w + k * g.y_c;
+            __global STORAGE(Y_TYPE) *y = image + at;
             const int y_step = CHANNELS_LAST ? g.y_c : g.y_w;
             const int count = VEC == 4 ? 4 : min(4, CHANNELS_LAST ? g.filters - k : g.q - q);
 #pragma unroll
@@ -201,29 +237,18 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 OF_FILTER(CHANNELS_LAST ? min(k + l, g.filters - 1) : k)
                 v[l] = SCALED_RESULT(v[l]);
                 if (beta != 0 && l < count)
-                    v[l] += beta * LOAD(X_TYPE)(OLD_RESULT(X_TYPE, y), l * y_step);
+                    v[l] += beta * LOAD(Y_TYPE)(OLD_RESULT(Y_TYPE, y), l * y_step);
                 v[l] = FINAL_RESULT(v[l]);
             }
-#if MX_TYPE(X_TYPE) == MX_TYPE_float
-            if (VEC == 4 && ((ulong)y & 15) == 0)
-                *(__global float4 *)y = (float4)(v[0], v[1], v[2], v[3]);
+            uint words[MX_WORDS(4)];
+            ROUND_FOUR(words, v, n * g.y_n + at);
+            if (VEC == 4 && ((ulong)y & (sizeof(words) - 1)) == 0)
+                *(__global MX_FOUR *)y = MX_FOUR_OF(words);
             else
 #pragma unroll
                 for (int l = 0; l < 4; l++)
                     if (l < count)
-                        y[l * y_step] = v[l];
-#else
-            uint2 four;
-            MX_ROUND_PAIR(four.x, v[0], v[1]);
-            MX_ROUND_PAIR(four.y, v[2], v[3]);
-            if (VEC == 4 && ((ulong)y & 7) == 0)
-                *(__global uint2 *)y = four;
-            else
-#pragma unroll
-                for (int l = 0; l < 4; l++)
-                    if (l < count)
-                        y[l * y_step] = (ushort)((l < 2 ? four.x : four.y) >> l % 2 * 16);
-#endif
+                        y[l * y_step] = MX_ONE_OF(words, l);
         }
 #pragma unroll 1
         for (int i = 0; again != 0; i++, again >>= 1)
@@ -234,8 +259,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 for (int l = 0; l < 4; l++)
                     if (CHANNELS_LAST ? k + l < g.filters : q + l < g.q) {
                         OF_FILTER(CHANNELS_LAST ? k + l : k)
-                        STORE_ONE(X_TYPE, image,
-                                  p * g.y_h + (CHANNELS_LAST ? q : q + l) * g.y_w
+                        STORE_ONE(Y_TYPE, Y,
+                                  n * g.y_n + p * g.y_h + (CHANNELS_LAST ? q : q + l) * g.y_w
                                       + (CHANNELS_LAST ? k + l : k) * g.y_c,
                                   mx_exactly(X, W, g, n, p, CHANNELS_LAST ? q : q + l, CHANNELS_LAST ? k + l : k));
                     }

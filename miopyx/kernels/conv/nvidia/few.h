@@ -17,17 +17,55 @@
 #define TILE_ELEMENTS 2816
 #endif
 #define WIDE (MX_TYPE(X_TYPE) == MX_TYPE_float)
+/* OCP's float8, each number of which is a half: local memory has halves. */
+#define EIGHT_BITS (MX_TYPE(X_TYPE) == MX_TYPE_e4m3 || MX_TYPE(X_TYPE) == MX_TYPE_e5m2)
+#if EIGHT_BITS
+#define MX_STAGED ushort
+#else
+#define MX_STAGED STORAGE(X_TYPE)
+#endif
 #define DEPTH (WIDE ? 8 : 16) /* of a step of k */
 #define TILE_H 8
 #define TILE_W 16
 /* Loads of a work-item that are under way. */
 #define LOADS_IN_FLIGHT (WIDE ? 4 : (TILE_ELEMENTS / THREADS + 1) / 2 < 8 ? (TILE_ELEMENTS / THREADS + 1) / 2 : 8)
 
+/* Two numbers of a type as a word of 16 bits each; the first in the lower half. */
+#define MX_TWO(T, first, second) MX_JOIN(MX_TWO_, T)((uint)(first), (uint)(second))
+#define MX_TWO_half(first, second) ((first) | (second) << 16)
+#define MX_TWO_bfloat16 MX_TWO_half
+#define MX_TWO_e5m2(first, second) ((first) << 8 | (second) << 24)
+#define MX_TWO_e4m3 mx_two_of_e4m3
+#if EIGHT_BITS
+static inline uint mx_two_of_e4m3(uint first, uint second)
+{
+    uint two;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(two) : "h"((ushort)(first | second << 8)));
+    return two;
+}
+#endif
+
 #if MX_TYPE(X_TYPE) == MX_TYPE_float
 #define FETCH(stage)                                                                                           \
     MX_COPY4(pixels_at + ((stage)*TILE_ELEMENTS + i) * 4, X + (valid ? at : 0), valid)
 #else
 #define FETCH(stage) values[l] = valid ? X[at] : (STORAGE(X_TYPE))0
+#endif
+#if EIGHT_BITS
+#define PUT(stage)                                                                                                     \
+    _Pragma("unroll") for (int l = 0; l < LOADS_IN_FLIGHT; l += 2)                                                     \
+    {                                                                                                                  \
+        const bool both_ = l + 1 < LOADS_IN_FLIGHT;                                                                    \
+        const uint two_ = MX_TWO(X_TYPE, values[l], both_ ? values[both_ ? l + 1 : l] : 0);                            \
+        if (i0 + l * THREADS < all)                                                                                    \
+            pixels[stage][i0 + l * THREADS] = (ushort)two_;                                                            \
+        if (both_ && i0 + (l + 1) * THREADS < all)                                                                     \
+            pixels[stage][i0 + (l + 1) * THREADS] = (ushort)(two_ >> 16);                                              \
+    }
+#else
+#define PUT(stage)                                                                                                     \
+    _Pragma("unroll") for (int l = 0; l < LOADS_IN_FLIGHT; l++) if (i0 + l * THREADS < all)                            \
+        pixels[stage][i0 + l * THREADS] = values[l];
 #endif
 #define MX_COPY_X(stage, number)                                                                                       \
     do {                                                                                                               \
@@ -49,8 +87,7 @@
                     FETCH(stage);                                                                                      \
             }                                                                                                          \
             if (!WIDE)                                                                                                 \
-                _Pragma("unroll") for (int l = 0; l < LOADS_IN_FLIGHT; l++) if (i0 + l * THREADS < all)                \
-                    pixels[stage][i0 + l * THREADS] = values[l];                                                       \
+                PUT(stage)                                                                                             \
         }                                                                                                              \
     } while (0)
 

@@ -11,7 +11,8 @@ from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._integers cimport ceil_div, gcd, up
 from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_INT8, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport (
-    IMPLICIT_GEMM, INT_LIMIT, MOST_TERMS, ConvOffer, ConvSolver, set_offer, span, spatial_size, stride_of, sum_terms,
+    IMPLICIT_GEMM, INT_LIMIT, MOST_TERMS, ConvOffer, ConvSolver, is_float8, result_type, set_offer, span, spatial_size,
+    stride_of, sum_terms,
 )
 from miopyx.solvers._tokens cimport type_token
 
@@ -139,6 +140,8 @@ cdef class _NvSolver(ConvSolver):
         cdef int64_t images = p.x.len[0], taken = 0, space = INT64_MAX, less, rest
         cdef mx_conv_problem run = p[0]
         cdef str why = self.refuse(dev, p)
+        if p.rounding != 0 and is_float8(result_type(p)):
+            return 0  # an element's random number belongs to its place in the whole tensor
         if why is None:
             taken, space = images, self.workspace_bytes(dev, p)
         while images > 1 and (self.saves_workspace(p) and space > _most_workspace if why is None else

@@ -1,12 +1,14 @@
 """Convolutions of few channels, as images have, on NVIDIA's tensor cores, one and two spatial axes.
 
-All taps and channels are one axis, of which little is padding; what kernels/conv/nvidia/few.h describes.
+All taps and channels are one axis, of which little is padding; what kernels/conv/nvidia/few.h describes.  OCP's float8
+is multiplied as halves, which hold its numbers exactly.
 """
 
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from miopyx._core cimport SLOT_W, SLOT_WORKSPACE, SLOT_X, SLOT_Y, Arg, Device, KernelSpec, Solution, Step, struct_arg
+from miopyx.problem._descriptors cimport is_ocp8, type_size
 from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
@@ -127,18 +129,22 @@ cdef class _NvFewChannels(_NvSolver):
         cdef mx_nv_few g
         cdef bint weights = self.direction == MX_BACKWARD_WEIGHTS
         cdef plan_t k = _plan(p, max(1, dev.compute_units), WEIGHTS if weights else 2, &g)
-        cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2, each = ceil_div(g.tiles, g.workers)
+        cdef int64_t each = ceil_div(g.tiles, g.workers)
         cdef int64_t units = max(1, dev.compute_units), at_once = (g.sets * g.workers + units - 1) // units
         t.launch = 2 if weights else 1
         t.tiles = each * at_once
         t.steps = each * at_once * k.steps
         t.room = each * at_once * k.tile_elements * 1e-3
-        t.x = p.x.len[0] * p.x.len[1] * <double> (p.x.len[3] * p.x.len[4]) * size * 1e-6
-        t.y = p.y.len[0] * p.y.len[1] * <double> (p.y.len[3] * p.y.len[4]) * size * 1e-6
+        t.x = p.x.len[0] * p.x.len[1] * <double> (p.x.len[3] * p.x.len[4]) * type_size(<int> p.x.type) * 1e-6
+        t.y = p.y.len[0] * p.y.len[1] * <double> (p.y.len[3] * p.y.len[4]) * type_size(<int> p.y.type) * 1e-6
         if not (_chunked(&k, &g) if weights else k.vector):
             t.narrow = t.y
         if weights:
             t.parts = self.workspace_bytes(dev, p) * 1e-6
+
+    cdef bint _eight_bits(self, const mx_conv_problem* p) noexcept:
+        """Forward of OCP's float8, AMD's types have other codes for NaN and their largest numbers."""
+        return self.direction == MX_FORWARD and is_ocp8(p.x.type) and is_ocp8(p.w.type)
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef mx_nv_few g
@@ -146,7 +152,7 @@ cdef class _NvFewChannels(_NvSolver):
         cdef str why
         if not tensor_cores(dev) or not has_wgmma(dev):
             return "needs a Hopper GPU"
-        if p.w.type != MX_HALF and p.w.type != MX_BFLOAT16 and p.w.type != MX_FLOAT:
+        if p.w.type != MX_HALF and p.w.type != MX_BFLOAT16 and p.w.type != MX_FLOAT and not self._eight_bits(p):
             return "data type"
         if p.groups > 1:
             return "several groups"
@@ -177,7 +183,7 @@ cdef class NvFewChannelsFwd(_NvFewChannels):
     """Forward, few channels: implicit GEMM, persistent, resident weights; no workspace."""
 
     def __cinit__(self):
-        self.id, self.name, self.direction = 1118, "NvFewChannelsFwd", MX_FORWARD
+        self.id, self.name, self.direction, self.float8 = 1118, "NvFewChannelsFwd", MX_FORWARD, True
 
     cdef tuple table(self, Device dev, const mx_conv_problem* p):
         return (("BLOCKS", (2, 4)),)
@@ -188,12 +194,15 @@ cdef class NvFewChannelsFwd(_NvFewChannels):
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
         cdef mx_nv_few g
         cdef plan_t k = _plan(p, max(1, dev.compute_units), config[0], &g)
-        cdef int64_t size = 4 if p.w.type == MX_FLOAT else 2, items = 512 // <int64_t> config[0]
-        spec = KernelSpec("conv/nvidia/few.cl", "conv_nvidia_few", X_TYPE=type_token(p.w.type),
+        cdef bint eight = self._eight_bits(p)
+        cdef int64_t items = 512 // <int64_t> config[0]
+        types = {"W_TYPE": type_token(p.w.type), "Y_TYPE": type_token(p.y.type), "AT_RANDOM": int(p.rounding != 0)}
+        spec = KernelSpec("conv/nvidia/few.cl", "conv_nvidia_few", X_TYPE=type_token(p.x.type),
                           CHANNELS_LAST=int(k.last), PAIRED=int(k.paired), VEC=4 if k.vector else 1, STEPS=k.steps,
-                          TILE_ELEMENTS=k.tile_elements, BLOCKS=config[0])
-        args = (Arg.slot_of(SLOT_X, size), Arg.slot_of(SLOT_W, size), Arg.slot_of(SLOT_Y, size),
-                struct_arg(&g, sizeof(g)), Arg.alpha(False), Arg.beta(False))
+                          TILE_ELEMENTS=k.tile_elements, BLOCKS=config[0], **(types if eight else {}))
+        args = (Arg.slot_of(SLOT_X, type_size(<int> p.x.type)), Arg.slot_of(SLOT_W, type_size(<int> p.w.type)),
+                Arg.slot_of(SLOT_Y, type_size(<int> p.y.type)), struct_arg(&g, sizeof(g)),
+                *((Arg.int64(p.rounding),) if eight else ()), Arg.alpha(False), Arg.beta(False))
         return Solution([Step(spec, args, (g.sets * g.workers * items,), (items,))])
 
 

@@ -243,10 +243,6 @@ cdef class NvFloat8Fwd(NvImplicitGemmFwd):
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
         return _roles_of(p)
 
-    cdef int64_t run_of_images(self, Device dev, const mx_conv_problem* p) except -1:
-        # Each run would be rounded with the same random numbers.
-        return 0 if p.rounding != 0 else NvImplicitGemmFwd.run_of_images(self, dev, p)
-
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         return _roundings(p)
 
@@ -292,9 +288,6 @@ cdef class NvFloat8Bwd(NvImplicitGemmBwd):
 
     cdef roles_t roles(self, const mx_conv_problem* p) noexcept:
         return _roles_of(p)
-
-    cdef int64_t run_of_images(self, Device dev, const mx_conv_problem* p) except -1:
-        return 0 if p.rounding != 0 else NvImplicitGemmBwd.run_of_images(self, dev, p)
 
     cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
         return _roundings(p)

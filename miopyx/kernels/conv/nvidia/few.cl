@@ -46,9 +46,11 @@
 #define PRODUCT(HOW, sums, x, w, of) HOW(sums, (w)[0], (w)[1], (w)[2], (w)[3], (x)[of][0], (x)[of][1])
 #endif
 
+#define FOUR_FINITE(v) (fabs((v)[0]) + fabs((v)[1]) + fabs((v)[2]) + fabs((v)[3]) < INFINITY)
+
 /* Four neighbours in y, rounded: as words, what is stored at once, and one. */
 #if EIGHT_BITS
-#define ROUND_FOUR(words, v, at) mx_round_run(words, v, 4, rounding, at)
+#define ROUND_FOUR(words, v, at) mx_round_finite(words, v, 4, rounding, at)
 #elif WIDE
 #define ROUND_FOUR(words, v, at) \
     _Pragma("unroll") for (int l_ = 0; l_ < 4; l_++)(words)[l_] = as_uint((v)[l_])
@@ -224,7 +226,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 continue;
             float v[4] = {sums[m][b][0][2 * r], sums[m][b][0][2 * r + 1], sums[m][b][1][2 * r],
                           sums[m][b][1][2 * r + 1]};
-            if (!(fabs(v[0]) + fabs(v[1]) + fabs(v[2]) + fabs(v[3]) < INFINITY)) {
+            if (!FOUR_FINITE(v)) {
                 again |= 1u << i;
                 continue;
             }
@@ -239,6 +241,10 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 if (beta != 0 && l < count)
                     v[l] += beta * LOAD(Y_TYPE)(OLD_RESULT(Y_TYPE, y), l * y_step);
                 v[l] = FINAL_RESULT(v[l]);
+            }
+            if (sizeof(STORAGE(Y_TYPE)) == 1 && !FOUR_FINITE(v)) { /* alpha or beta made it so */
+                again |= 1u << i;
+                continue;
             }
             uint words[MX_WORDS(4)];
             ROUND_FOUR(words, v, n * g.y_n + at);

@@ -1,6 +1,7 @@
 /* Runs of float32 results, neighbours in y, as words of Y_TYPE: e4m3 or e5m2, half, bfloat16 or float, to nearest even
  * or, of 8 bits with AT_RANDOM, as `rounding` says by the element's offset in y.  `count`, a multiple of 4, is known when
- * kernels are compiled.  VEC: what divides offsets in y.
+ * kernels are compiled.  VEC: what divides offsets in y.  mx_round_finite, in place of mx_round_run, is for callers that
+ * see to what is infinite or NaN themselves.
  */
 #ifndef Y_TYPE
 #define Y_TYPE X_TYPE
@@ -18,7 +19,8 @@
 #endif
 
 /* One after the other: where something is infinite or NaN. */
-static inline __attribute__((always_inline)) void mx_round_each(uint *words, float *values, int count, long rounding, int at)
+static inline __attribute__((always_inline)) void mx_round_each(uint *words, float *values, int count, long rounding,
+                                                               int at)
 {
 #pragma unroll 1
     for (int l = 0; l < count; l++) {
@@ -48,16 +50,9 @@ static inline uint mx_two_bytes(float first, float second)
 #define SMALLER 0x1p-112f
 #define LARGER 0x1p112f
 #endif
-static inline __attribute__((always_inline)) void mx_round_run(uint *words, float *values, int count, long rounding, int at)
+static inline __attribute__((always_inline)) void mx_round_finite(uint *words, float *values, int count, long rounding,
+                                                                 int at)
 {
-    float beyond = 0; /* NaN where a value is infinite, which the instruction makes finite, or NaN */
-#pragma unroll
-    for (int l = 0; l < count; l++)
-        beyond = fma(values[l], 0.0f, beyond);
-    if (beyond != beyond) {
-        mx_round_each(words, values, count, AT_RANDOM ? rounding : 0, at);
-        return;
-    }
 #if AT_RANDOM
     const int cut = 23 - FRACTION;
     const uint seed = mx_scramble((uint)(rounding - 1));
@@ -76,8 +71,23 @@ static inline __attribute__((always_inline)) void mx_round_run(uint *words, floa
         words[i] = mx_two_bytes(values[i * 4], values[i * 4 + 1])
                         | mx_two_bytes(values[i * 4 + 2], values[i * 4 + 3]) << 16;
 }
+
+static inline __attribute__((always_inline)) void mx_round_run(uint *words, float *values, int count, long rounding,
+                                                              int at)
+{
+    float beyond = 0; /* NaN where a value is infinite, which the instruction makes finite, or NaN */
+#pragma unroll
+    for (int l = 0; l < count; l++)
+        beyond = fma(values[l], 0.0f, beyond);
+    if (beyond != beyond)
+        mx_round_each(words, values, count, AT_RANDOM ? rounding : 0, at);
+    else
+        mx_round_finite(words, values, count, rounding, at);
+}
 #else
-static inline __attribute__((always_inline)) void mx_round_run(uint *words, float *values, int count, long rounding, int at)
+#define mx_round_finite mx_round_run
+static inline __attribute__((always_inline)) void mx_round_run(uint *words, float *values, int count, long rounding,
+                                                              int at)
 {
 #if MX_TYPE(Y_TYPE) == MX_TYPE_float
 #pragma unroll

@@ -230,8 +230,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 again |= 1u << i;
                 continue;
             }
-            const int at = p * g.y_h + q * g.y_w + k * g.y_c;
-            __global STORAGE(Y_TYPE) *y = image + at;
+            __global STORAGE(Y_TYPE) *y = image + p * g.y_h + q * g.y_w + k * g.y_c;
             const int y_step = CHANNELS_LAST ? g.y_c : g.y_w;
             const int count = VEC == 4 ? 4 : min(4, CHANNELS_LAST ? g.filters - k : g.q - q);
 #pragma unroll
@@ -247,7 +246,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 continue;
             }
             uint words[MX_WORDS(4)];
-            ROUND_FOUR(words, v, n * g.y_n + at);
+            ROUND_FOUR(words, v, (int)(y - Y));
             if (VEC == 4 && ((ulong)y & (sizeof(words) - 1)) == 0)
                 *(__global MX_FOUR *)y = MX_FOUR_OF(words);
             else
@@ -265,8 +264,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 for (int l = 0; l < 4; l++)
                     if (CHANNELS_LAST ? k + l < g.filters : q + l < g.q) {
                         OF_FILTER(CHANNELS_LAST ? k + l : k)
-                        STORE_ONE(Y_TYPE, Y,
-                                  n * g.y_n + p * g.y_h + (CHANNELS_LAST ? q : q + l) * g.y_w
+                        /* Random numbers belong to places in the whole of y. */
+                        STORE_ONE(Y_TYPE, EIGHT_BITS ? Y : image,
+                                  (EIGHT_BITS ? (int)(image - Y) : 0) + p * g.y_h + (CHANNELS_LAST ? q : q + l) * g.y_w
                                       + (CHANNELS_LAST ? k + l : k) * g.y_c,
                                   mx_exactly(X, W, g, n, p, CHANNELS_LAST ? q : q + l, CHANNELS_LAST ? k + l : k));
                     }

@@ -360,6 +360,35 @@ def eight_bits(folder, monkeypatch, a, b, codes, x):
     return y.reshape(4, 8, 4)[:, :, 0].ravel(), pairs.view(np.uint8).reshape(128, 2)
 
 
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "tf32", "float8"])
+def test_products_of_the_bench(programs_folder, monkeypatch, name):
+    """What bench/limits.py times: each work-item has its sums of all rounds."""
+    monkeypatch.setattr(nvidia_emulator, "_folder", lambda: programs_folder)
+    monkeypatch.syspath_prepend(str(HERE.parent / "bench"))
+    import limits
+
+    options, depth = limits.OPERANDS[name]
+    x = limits.operands(name, np.random.default_rng())
+    assert x.shape == (320, 32)
+    defines = [option for option in options.split() if option != "-D"]
+    text = "".join(f"#define {one.replace('=', ' ', 1)}\n" for one in (*defines, "WARPGROUPS 1", "ROUNDS 2"))
+    y = np.full(128, np.nan, np.float32)
+    assert not launch(text + limits.PRODUCTS.replace(" products(", " f("), y, x)
+    kind = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "tf32": np.float32}.get(name, OCP["e4m3"])
+    numbers = x.view(kind).astype(np.float64).reshape(320, limits.STEPS * depth)
+    a, b = numbers[:64], numbers[64:]
+
+    def of_work_items(product):
+        """The sum of what each has of 64 x 256 numbers."""
+        lane, row = np.arange(128) % 32, np.arange(128) // 32 * 16 + np.arange(128) % 32 // 4
+        pairs = (product[row] + product[row + 8]).reshape(128, 32, 4, 2)
+        return pairs[np.arange(128), :, lane % 4].sum((1, 2))
+
+    error = np.abs(y - of_work_items(2 * a @ b.T))
+    lost = {"tf32": 2.0**-9, "float8": 2e-2}.get(name, 1e-5)
+    assert (error <= lost * of_work_items(2 * np.abs(a) @ np.abs(b.T))).all()
+
+
 @pytest.mark.parametrize("b", OCP)
 @pytest.mark.parametrize("a", OCP)
 def test_eight_bits_by_their_codes(programs_folder, monkeypatch, a, b):

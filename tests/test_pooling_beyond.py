@@ -10,7 +10,7 @@ import itertools
 
 import numpy as np
 import pytest
-from guarded import LAYOUTS, ROUNDOFF, Guarded, Tensor, strides_of
+from guarded import DTYPE, LAYOUTS, ROUNDOFF, Guarded, Tensor, strides_of
 
 import miopyx
 from miopyx import PoolingDescriptor, TensorDescriptor
@@ -197,6 +197,61 @@ def test_nan_without_indices(handle, layout, rng):
         for place, taps, _ in windows_of(desc, lens[2:], out[2:]):
             inside = np.stack([values[(..., *at)] for _, at in taps])
             np.testing.assert_array_equal(y.view()[(..., *place)], inside.max(0))  # NumPy's maximum is NaN, too
+
+
+# Lengths, window, pads, stride: of rows whose last vector begins before its end, planes as one row, whole planes.
+ALL_CODES = (((1, 1, 256, 256), (3, 3), (1, 1), (2, 2)), ((1, 1, 256, 256), (2, 2), (0, 0), (2, 2)),
+             ((1, 4, 91, 181), (3, 3), (1, 1), (1, 1)), ((2, 31, 33, 33), (3, 2), (1, 0), (2, 3)),
+             ((16, 17, 16, 17), (16, 17), (0, 0), (16, 17)), ((1, 1, 20, 5000), (2, 3), (0, 1), (2, 2)))
+
+
+@pytest.mark.parametrize("propagates", [False, True], ids=["above NaN", "NaN"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_every_code_of_16_bits(handle, dtype, propagates, rng):
+    """Maxima and places among all numbers, subnormal ones, both zeros, infinities and every NaN."""
+    for lens, windows, pads, strides in ALL_CODES:
+        index_type = int(rng.integers(windows[0] * windows[1] > 254, 2))
+        desc = PoolingDescriptor("max", windows, pads, strides, index_type=index_type, nan_propagation=int(propagates))
+        out = (*lens[:2], *(out_length(desc, length, axis) for axis, length in enumerate(lens[2:])))
+        layout = rng.choice(LAYOUTS)
+        x_desc, y_desc = (TensorDescriptor(dtype, t, strides_of(t, layout)) for t in (lens, out))
+        count = int(np.prod(lens))
+        codes = rng.permutation(np.resize(np.arange(1 << 16, dtype=np.uint16), max(count, 1 << 16)))[:count]
+        codes[rng.integers(0, count, count // 4)] = rng.choice([0, 0x8000, 0x7c01, 0xff81, 0xff80], count // 4)
+        values = codes.view(DTYPE[dtype]).reshape(lens)
+        size = miopyx.miopenPoolingGetWorkSpaceSizeV2(desc, y_desc)
+        for places in (None, Guarded(handle, size, 0xEE)):
+            x, y = Tensor(handle, x_desc, values), Tensor(handle, y_desc, None)
+            miopyx.miopenPoolingForward(
+                handle, desc, 1, x_desc, x.argument(), 0, y_desc, y.argument(), places is not None,
+                None if places is None else places.argument(), 0 if places is None else size)
+            handle.finish()
+            for memory in (y, *([] if places is None else [places])):
+                memory.fetch()
+            check_maxima(values.astype("f4"), y.view().astype("f4"), desc, propagates,
+                         None if places is None else places.inner.view(INDEX_TYPES[int(desc.workspace_index_type)]))
+
+
+def check_maxima(x, y, desc, propagates, places):
+    """Against a loop over taps, all windows of one at once."""
+    pads, lens = desc.pads, x.shape[2:]
+    room = [n + p + w for n, p, w in zip(lens, pads, desc.windows, strict=True)]
+    wide = np.full((*x.shape[:2], *room), -np.inf, "f4")
+    wide[:, :, pads[0]:pads[0] + lens[0], pads[1]:pads[1] + lens[1]] = x
+    there = np.zeros(wide.shape[2:], bool)
+    there[pads[0]:pads[0] + lens[0], pads[1]:pads[1] + lens[1]] = True
+    best, code = np.full(y.shape, -np.inf, "f4"), np.full(y.shape, -1)
+    for r, s in itertools.product(*map(range, desc.windows)):
+        rows = slice(r, r + y.shape[2] * desc.strides[0], desc.strides[0])
+        columns = slice(s, s + y.shape[3] * desc.strides[1], desc.strides[1])
+        values = wide[:, :, rows, columns][:, :, :y.shape[2], :y.shape[3]]
+        inside = np.broadcast_to(there[rows, columns][:y.shape[2], :y.shape[3]], y.shape)
+        with np.errstate(invalid="ignore"):
+            above = inside & ((values > best) | (propagates & (np.isnan(values) | (code < 0))))
+        best, code = np.where(above, values, best), np.where(above, r * desc.windows[1] + s, code)
+    np.testing.assert_array_equal(y, best)  # either zero, any NaN
+    if places is not None:
+        np.testing.assert_array_equal(places.reshape(y.shape), np.maximum(code, 0))
 
 
 def test_indices_like_y_want_dense_elements(host):

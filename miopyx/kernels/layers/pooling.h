@@ -9,6 +9,8 @@
  *   IMAGE       1 where they count in the image, 0 in the window
  *   LIKE_Y      1 where they lie as the elements of y do, 0 where they are packed
  *   PROPAGATE   1 where a NaN is above all numbers, 0 where it is never a maximum
+ *   ORDERED     1 where maxima of 16 bits are found among integers of 16 bits in the same order, which ACC is then; not of
+ *               places in an image, and lengths of rows (flat, planes: of planes) are below 2^14
  *   STEP        the stride along w where that is 1 or 2, 0 for any
  *   WINDOW      the window's length along w where loops over it are to be unrolled, else 0
  *   VEC         elements that a CPU handles at a time
@@ -38,6 +40,9 @@
 #ifndef PROPAGATE
 #define PROPAGATE 0
 #endif
+#ifndef ORDERED
+#define ORDERED 0
+#endif
 #ifndef STEP
 #define STEP 1
 #endif
@@ -57,6 +62,13 @@
 #endif
 #if MODE < 0 || MODE > 2 || (MODE != 0 && SAVE)
 #error "MODE must be 0, 1 or 2; only maxima have indices"
+#endif
+#if ORDERED && (MODE != 0 || IMAGE || (MX_TYPE(TYPE) != MX_TYPE_half && MX_TYPE(TYPE) != MX_TYPE_bfloat16))
+#error "ORDERED is for maxima of half and bfloat16"
+#endif
+#if ORDERED
+#undef ACC
+#define ACC short
 #endif
 #if VEC != 8 && VEC != 16
 #error "VEC must be 8 or 16"
@@ -88,6 +100,7 @@
 /* Vectors of VEC: of ACC, of integers as wide as ACC, which comparisons give, and of indices. */
 #define MX_INTEGER_float int
 #define MX_INTEGER_double long
+#define MX_INTEGER_short short
 #define LANE MX_JOIN(MX_INTEGER_, ACC)
 #define ACCV MX_JOIN(ACC, VEC)
 #define LANEV MX_JOIN(LANE, VEC)
@@ -102,15 +115,51 @@
 /* Each lane's place of [0, limit): a comparison of unsigned numbers does both ends. */
 #define MX_UNSIGNED_int uint
 #define MX_UNSIGNED_long ulong
+#define MX_UNSIGNED_short ushort
 #define INSIDE(at, limit)                                                   \
     (MX_JOIN(as_, MX_JOIN(MX_JOIN(MX_UNSIGNED_, LANE), VEC))(at) <          \
      (MX_JOIN(MX_JOIN(MX_UNSIGNED_, LANE), VEC))(limit))
 
 /* What is stored of VEC numbers. */
 #define STOREDV MX_JOIN(STORAGE(TYPE), VEC)
+#if ORDERED
+/* A sign and a size become an integer of two's complement.  Without indices -0 is below 0 and stays; with them it becomes
+ * 0, since of equal maxima the first one has the index.  What is added then turns round past an end: of PROPAGATE what is
+ * NaN and negative comes above infinity, else what is NaN and positive comes below all. */
+#if MX_TYPE(TYPE) == MX_TYPE_half
+#define LARGEST_SIZE 0x7c00
+#else
+#define LARGEST_SIZE 0x7f80
+#endif
+#define LOWEST (SAVE ? -LARGEST_SIZE : -LARGEST_SIZE - 1)
+#define TURNED (PROPAGATE ? -0x8000 - LOWEST : 0x7fff - LARGEST_SIZE)
+#define INFINITE ((short)(LARGEST_SIZE + TURNED))
+#define LEAST ((short)(LOWEST + TURNED)) /* -inf */
+#define DEFINE_ORDER(V, U)                                                                       \
+    static inline V MX_JOIN(in_order_, V)(V bits)                                                \
+    {                                                                                            \
+        const V sign = bits >> (V)15, size = SAVE ? bits & (V)0x7fff : bits;                     \
+        const V order = SAVE ? (size ^ sign) - sign : size ^ (sign & (V)0x7fff);                 \
+        return MX_JOIN(as_, V)((U)(MX_JOIN(as_, U)(order) + (U)(ushort)TURNED));                 \
+    }                                                                                            \
+    static inline V MX_JOIN(bits_of_, V)(V turned)                                               \
+    {                                                                                            \
+        const V order = MX_JOIN(as_, V)((U)(MX_JOIN(as_, U)(turned) - (U)(ushort)TURNED));       \
+        const V sign = order >> (V)15;                                                           \
+        return SAVE ? ((order ^ sign) - sign) | (sign & (V)-0x8000) : order ^ (sign & (V)0x7fff); \
+    }
+DEFINE_ORDER(short, ushort)
+DEFINE_ORDER(ACCV, MX_JOIN(ushort, VEC))
+#define IS_NAN(v) ((v) > INFINITE)
+#else
+#define IS_NAN(v) isnan(v)
+#define LEAST (-(ACC)INFINITY)
+#endif
 static inline STOREDV stored(ACCV value)
 {
-#if MX_TYPE(TYPE) == MX_TYPE_half
+#if ORDERED
+    return MX_JOIN(as_, STOREDV)(MX_JOIN(bits_of_, ACCV)(value));
+#elif MX_TYPE(TYPE) == MX_TYPE_half
     STOREDV bits;
     MX_JOIN(MX_JOIN(vstore_half, VEC), _rte)(value, 0, (__private half *)&bits);
     return bits;
@@ -165,6 +214,27 @@ static inline void store_values(ACCV value, __global STORAGE(TYPE) *p, long i, l
 {
     store_stored(stored(value), p, i, count);
 }
+
+#if ORDERED
+static inline ACCV load_values(__global const STORAGE(TYPE) *p, long i)
+{
+    return MX_JOIN(in_order_, ACCV)(MX_JOIN(as_, ACCV)(MX_LOAD_LOOSE(ushort, VEC, p + i)));
+}
+
+static inline ACC load_value(__global const STORAGE(TYPE) *p, long i)
+{
+    return in_order_short(as_short(p[i]));
+}
+
+static inline void store_value(__global STORAGE(TYPE) *p, long i, ACC value)
+{
+    p[i] = as_ushort(bits_of_short(value));
+}
+#else
+#define load_values(p, i) VLOAD(TYPE)(p, i)
+#define load_value(p, i) LOAD(TYPE)(p, i)
+#define store_value(p, i, value) STORE(TYPE)(p, i, value)
+#endif
 
 /* Channels run fastest in tensors and slowest in the indices, so these are turned in squares where they are bytes. */
 #define SQUARES (SAVE && INDEX_BITS == 8 && VEC == 16)
@@ -222,7 +292,7 @@ static inline void next_line(const mx_tensor *t, int channels, line_t *a)
 /* The columns of VEC positions of a plane whose rows follow each other, from position i on. */
 static inline LANEV columns_of(int i, int width)
 {
-    LANEV columns = i % width + LANES;
+    LANEV columns = (LANE)(i % width) + LANES;
     for (int k = 0; k < VEC; k += width)
         columns -= columns >= (LANE)width ? (LANEV)(LANE)width : (LANEV)0;
     return columns;
@@ -249,10 +319,10 @@ static inline long index_place(const mx_tensor y, long n, long c, long d, long h
 /* Whether b, which comes later, takes the place of maximum a.  PROPAGATE: the last NaN of a window stays, as PyTorch has
  * it.  BEATS: the same of two that may come in either order. */
 #if PROPAGATE
-#define ABOVE(b, a) (((b) > (a)) | isnan(b))
+#define ABOVE(b, a) (((b) > (a)) | IS_NAN(b))
 #define BEATS(b, code_b, a, code_a)                                                                   \
-    ((isnan(b) & (!isnan(a) | ((code_b) > (code_a)))) |                                               \
-     (!isnan(b) & !isnan(a) & (((b) > (a)) | (((b) == (a)) & ((code_b) < (code_a))))))
+    ((IS_NAN(b) & (!IS_NAN(a) | ((code_b) > (code_a)))) |                                             \
+     (!IS_NAN(b) & !IS_NAN(a) & (((b) > (a)) | (((b) == (a)) & ((code_b) < (code_a))))))
 #define LARGER(a, b) (ABOVE(b, a) ? (b) : (a))
 #else
 #define ABOVE(b, a) ((b) > (a))

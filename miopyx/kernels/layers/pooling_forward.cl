@@ -37,7 +37,7 @@
 #endif
 #include "layers/pooling.h"
 
-#define NOTHING (MODE == 0 ? -(ACC)INFINITY : (ACC)0)
+#define NOTHING ((ACC)(MODE == 0 ? LEAST : (ACC)0))
 
 /* One element of y, whatever the strides. */
 static inline void forward_one(__global const STORAGE(TYPE) *x, long x_offset, __global STORAGE(TYPE) *y, long y_offset,
@@ -58,7 +58,7 @@ static inline void forward_one(__global const STORAGE(TYPE) *x, long x_offset, _
     for (long i = kd.x; i < kd.y; i++)
         for (long j = kh.x; j < kh.y; j++)
             for (long k = kw.x; k < kw.y; k++) {
-                const ACC value = LOAD(TYPE)(
+                const ACC value = load_value(
                     x, from + (d0 + i) * p->x.stride[2] + (h0 + j) * p->x.stride[3] + (w0 + k) * p->x.stride[4]);
                 if (MODE != 0) {
                     ADD_TERM(ACC, result, rest, value);
@@ -72,7 +72,7 @@ static inline void forward_one(__global const STORAGE(TYPE) *x, long x_offset, _
         result /= (ACC)((kd.y - kd.x) * (kh.y - kh.x) * (kw.y - kw.x));
     if (MODE == 2)
         result /= (ACC)(p->window[0] * p->window[1] * p->window[2]);
-    STORE(TYPE)(y, y_offset + mx_offset(p->y, n, c, d, h, w), result);
+    store_value(y, y_offset + mx_offset(p->y, n, c, d, h, w), result);
     if (SAVE)
         indices[indices_offset + index_place(p->y, n, c, d, h, w)] = (INDEX_TYPE)index;
 }
@@ -97,20 +97,33 @@ __kernel void pooling_forward_elements(__global const STORAGE(TYPE) *restrict x,
 }
 #endif
 
+#if STEP == 2
+/* VEC neighbours, and of twice as many every second one, from the first one on or from the one behind it. */
+#if ORDERED
+#define load_neighbours load_values
+#define APART false
+#else
+#define load_neighbours VLOAD_ANY_ORDER(TYPE)
+#define APART (ELEMENT_OF_LANE(TYPE, 1) == 2) /* even ones come before odd ones */
+#endif
+static inline ACCV every_second(ACCV low, ACCV high, ACCV *next)
+{
+    *next = APART ? (ACCV)(low.hi, high.hi) : (ACCV)(low.odd, high.odd);
+    return APART ? (ACCV)(low.lo, high.lo) : (ACCV)(low.even, high.even);
+}
+#endif
+
 /* VEC elements of x, STEP (or step, where that is 0) apart; with `next` what lies one behind each of them. */
 static inline ACCV load_taps(__global const STORAGE(TYPE) *x, long at, long step, ACCV *next)
 {
 #if STEP == 1
-    return VLOAD(TYPE)(x, at);
+    return load_values(x, at);
 #elif STEP == 2
-    const ACCV low = VLOAD_ANY_ORDER(TYPE)(x, at), high = VLOAD_ANY_ORDER(TYPE)(x, at + VEC);
-    const bool apart = ELEMENT_OF_LANE(TYPE, 1) == 2; /* even ones before odd ones */
-    *next = apart ? (ACCV)(low.hi, high.hi) : (ACCV)(low.odd, high.odd);
-    return apart ? (ACCV)(low.lo, high.lo) : (ACCV)(low.even, high.even);
+    return every_second(load_neighbours(x, at), load_neighbours(x, at + VEC), next);
 #else
     ACC lanes[VEC];
     for (int i = 0; i < VEC; i++)
-        lanes[i] = LOAD(TYPE)(x, at + i * step);
+        lanes[i] = load_value(x, at + i * step);
     return MX_JOIN(vload, VEC)(0, lanes);
 #endif
 }
@@ -142,7 +155,29 @@ typedef struct {
 static inline void forward_vector(__global const STORAGE(TYPE) *x, long from, const plane_t a, int2 kd, int2 kh,
                                   int2 kw, int start, const bool inside, ACCV *result, LANEV *codes)
 {
-    const LANEV columns = start + LANES * (LANE)a.step;
+    const LANEV columns = (LANE)start + LANES * (LANE)a.step;
+#if MODE == 0 && !SAVE && STEP == 2 && WINDOW && (ORDERED || MX_TYPE(TYPE) != MX_TYPE_bfloat16)
+    /* Maxima down the columns come first: neighbours are taken apart once, not in each row.  bfloat16's are as floats. */
+#pragma unroll
+    for (int k = 0; k < WINDOW; k += 2) {
+        ACCV low = NOTHING, high = NOTHING;
+        for (int i = kd.x; i < kd.y; i++)
+            for (int j = kh.x; j < kh.y; j++) {
+                const long row = from + i * a.slice + j * a.line + k;
+                fold(load_neighbours(x, row), 0, &low, codes);
+                fold(load_neighbours(x, row + VEC), 0, &high, codes);
+            }
+        ACCV next, value = every_second(low, high, &next);
+        if (!inside) {
+            value = INSIDE(columns + (LANE)k, a.width) ? value : (ACCV)NOTHING;
+            next = INSIDE(columns + (LANE)(k + 1), a.width) ? next : (ACCV)NOTHING;
+        }
+        fold(value, 0, result, codes);
+        if (k + 1 < WINDOW)
+            fold(next, 0, result, codes);
+    }
+    return;
+#endif
     for (int i = kd.x; i < kd.y; i++)
         for (int j = kh.x; j < kh.y; j++) {
             const long row = from + i * a.slice + j * a.line;
@@ -218,7 +253,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_row
             ACCV result = NOTHING;
 #if PROPAGATE /* the first taps in the image */
             LANEV codes = (LANE)(IMAGE ? (kd.x * a.height + kh.x) * a.width : (kd.x * a.window_h + kh.x) * a.window_w) +
-                          max(-(start + LANES * (LANE)a.step), (LANEV)0);
+                          max(-((LANE)start + LANES * (LANE)a.step), (LANEV)0);
 #else
             LANEV codes = 0;
 #endif
@@ -234,10 +269,10 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_row
 #endif
             store_values(result, y, to + w, count);
 #if SAVE
-            if (IMAGE) {
-                const LANEV corner = (d0 * a.height + h0) * a.width + start + LANES * (LANE)a.step;
-                codes = PROPAGATE || result > -(ACC)INFINITY ? corner + codes : (LANEV)0;
-            }
+#if IMAGE
+            const LANEV corner = (d0 * a.height + h0) * a.width + start + LANES * (LANE)a.step;
+            codes = PROPAGATE || result > NOTHING ? corner + codes : (LANEV)0;
+#endif
 #if LIKE_Y
             store_indices(TO(INDEXV)(codes), indices,
                           indices_offset + index_place(p.y, at.n, at.c, at.d, at.h, 0) + w, count);
@@ -264,7 +299,7 @@ static inline void forward_flat(__global const STORAGE(TYPE) *x, long from, int 
         const int at = i + (j - pad_h) * width - WINDOW / 2;
 #pragma unroll
         for (int k = 0; k < WINDOW; k++) {
-            ACCV value = VLOAD(TYPE)(x, from + at + k);
+            ACCV value = load_values(x, from + at + k);
             LANEV there = k == WINDOW / 2 ? (LANEV)-1 : INSIDE(columns + (LANE)(k - WINDOW / 2), width);
             if (!inside)
                 there &= INSIDE((LANE)(at + k) + LANES, size);
@@ -322,18 +357,19 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_fla
             store_values(result, y, to + i, length - i);
 #if SAVE
 #if PROPAGATE
-            const LANEV nothing = result == -(ACC)INFINITY;
+            const LANEV nothing = result == NOTHING;
             if (any(nothing)) { /* the first taps in the image */
                 const LANEV rows = ((LANE)i + LANES - columns) / (LANE)width;
                 const LANEV down = max((LANE)pad_h - rows, (LANEV)0);
                 const LANEV across = max((LANE)(WINDOW / 2) - columns, (LANEV)0);
-                codes = nothing ? (IMAGE ? (down - (LANE)pad_h) * (LANE)width - WINDOW / 2 + across
-                                         : down * WINDOW + across)
+                codes = nothing ? (IMAGE ? (down - (LANE)pad_h) * (LANE)width - (LANE)(WINDOW / 2) + across
+                                         : down * (LANE)WINDOW + across)
                                 : codes;
             }
 #endif
-            if (IMAGE)
-                codes = PROPAGATE || result > -(ACC)INFINITY ? (LANE)i + LANES + codes : (LANEV)0;
+#if IMAGE
+            codes = PROPAGATE || result > NOTHING ? (LANE)i + LANES + codes : (LANEV)0;
+#endif
             store_indices(TO(INDEXV)(codes), indices, indices_offset + plane * length + i, length - i);
 #endif
         }
@@ -397,12 +433,12 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_cha
                             if (kw.y - kw.x == WINDOW) {
 #pragma unroll
                                 for (int k = 0; k < WINDOW; k++)
-                                    fold(VLOAD(TYPE)(x, line + k * p.x.stride[4]), code + (LANE)k, &result, &codes);
+                                    fold(load_values(x, line + k * p.x.stride[4]), code + (LANE)k, &result, &codes);
                                 continue;
                             }
 #endif
                             for (int k = kw.x; k < kw.y; k++)
-                                fold(VLOAD(TYPE)(x, line + k * p.x.stride[4]), code + (LANE)k, &result, &codes);
+                                fold(load_values(x, line + k * p.x.stride[4]), code + (LANE)k, &result, &codes);
                         }
 #if MODE == 1
                     result /= (ACC)((kd.y - kd.x) * (kh.y - kh.x) * (kw.y - kw.x));
@@ -447,7 +483,7 @@ static inline void add_pixels(__global const STORAGE(TYPE) *x, long at, long ste
         LANEV codes = 0;
 #pragma unroll
         for (int v = 0; v < count; v++)
-            fold(VLOAD(TYPE)(x, at + v * VEC), 0, &result[v], &codes);
+            fold(load_values(x, at + v * VEC), 0, &result[v], &codes);
     }
 }
 
@@ -581,7 +617,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_pla
         LANEV codes = PROPAGATE ? LANES : (LANEV)0;
         long i = 0;
         for (; i + VEC <= length; i += VEC) {
-            const ACCV value = VLOAD(TYPE)(x, from + i);
+            const ACCV value = load_values(x, from + i);
 #if SAVE
             const LANEV above = ABOVE(value, result);
             result = above ? value : result;
@@ -594,11 +630,11 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_pla
         if (i < length) {
             ACCV value;
             if (from + i + VEC <= high) {
-                value = VLOAD(TYPE)(x, from + i);
+                value = load_values(x, from + i);
             } else {
                 ACC lanes[VEC];
                 for (int lane = 0; lane < VEC; lane++)
-                    lanes[lane] = i + lane < length ? (ACC)LOAD(TYPE)(x, from + i + lane) : (ACC)0;
+                    lanes[lane] = i + lane < length ? (ACC)load_value(x, from + i + lane) : (ACC)0;
                 value = MX_JOIN(vload, VEC)(0, lanes);
             }
             value = (LANE)i + LANES < (LANE)length ? value : (ACCV)NOTHING;
@@ -629,12 +665,12 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void pooling_forward_pla
         FOLD_HALF(two, two_codes, four, four_codes);
         const bool second = BEATS(two.hi, two_codes.hi, two.lo, two_codes.lo);
         const ACC whole = MODE != 0 ? two.lo + two.hi : second ? two.hi : two.lo;
-        STORE(TYPE)(y, y_offset + n * p.y.stride[0] + c * p.y.stride[1],
+        store_value(y, y_offset + n * p.y.stride[0] + c * p.y.stride[1],
                     MODE == 0 ? whole : whole / divisor_of_plane(&p, length));
 #if SAVE
         const LANE code = second ? two_codes.hi : two_codes.lo;
         indices[indices_offset + plane] =
-            PROPAGATE || whole > -(ACC)INFINITY ? (INDEX_TYPE)index_in_plane(&p, code) : (INDEX_TYPE)0;
+            PROPAGATE || whole > NOTHING ? (INDEX_TYPE)index_in_plane(&p, code) : (INDEX_TYPE)0;
 #endif
     }
 }
@@ -657,7 +693,7 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void pooling_forward
     ACC result = NOTHING, total = 0, rest = 0;
     long place = PROPAGATE ? me : 0;
     for (long i = me; i < length; i += LOCAL) {
-        const ACC value = LOAD(TYPE)(x, from + i);
+        const ACC value = load_value(x, from + i);
         if (MODE != 0) {
             result += value;
             SETTLE(ACC, i / LOCAL + 1, total, rest, result)
@@ -682,11 +718,11 @@ __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void pooling_forward
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     if (me == 0) {
-        STORE(TYPE)(y, y_offset + n * p.y.stride[0] + c * p.y.stride[1],
+        store_value(y, y_offset + n * p.y.stride[0] + c * p.y.stride[1],
                     MODE == 0 ? results[0] : results[0] / divisor_of_plane(&p, length));
 #if SAVE
         indices[indices_offset + plane] =
-            PROPAGATE || results[0] > -(ACC)INFINITY ? (INDEX_TYPE)index_in_plane(&p, places[0]) : (INDEX_TYPE)0;
+            PROPAGATE || results[0] > NOTHING ? (INDEX_TYPE)index_in_plane(&p, places[0]) : (INDEX_TYPE)0;
 #endif
     }
 }

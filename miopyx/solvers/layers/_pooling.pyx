@@ -6,7 +6,7 @@ from miopyx._core cimport BLOCK_TERMS, Arg, Device, KernelSpec, Problem, Solutio
 from miopyx.problem._descriptors cimport type_size
 from miopyx.host._pooling cimport host_pooling
 from miopyx.values._types cimport (
-    MX_AXES, MX_DOUBLE, MX_FLOAT, MX_POOLING_FORWARD, MX_SPATIAL, mx_pooling_problem, mx_pooling_asked,
+    MX_AXES, MX_DOUBLE, MX_FLOAT, MX_HALF, MX_POOLING_FORWARD, MX_SPATIAL, mx_pooling_problem, mx_pooling_asked,
     mx_tensor,
 )
 from miopyx.problem._pooling cimport (
@@ -23,6 +23,7 @@ cdef enum:
     TILE = 16                # of them along w, at most
     RING = 4                 # windows along h around an element, for pooling_backward_turned
     LONGEST = 128            # elements of its rows
+    SHORT = 1 << 14          # 16 bits hold such numbers and what is added to them
     SHEET = 8                # vectors of channels of pooling_..._sheets
 
 
@@ -164,6 +165,20 @@ cdef bint is_special(const mx_pooling_problem* p) noexcept:
         if p.dilation[axis] != 1 or (p.mode == POOL_INCLUSIVE and overhang(p, axis) > p.end[axis]):
             return True
     return False
+
+
+cdef bint _has_order(const mx_pooling_problem* p, str kind) noexcept:
+    """Whether maxima of 16 bits may be found among integers of 16 bits, in which columns and places are counted, too."""
+    if p.save and p.index_mode == INDEX_IMAGE:
+        return False
+    if p.window[0] * p.window[1] * p.window[2] > SHORT or p.step[2] > 64:
+        return False
+    if kind == "rows":
+        # Every second one of bfloat16 is a float by a shift or a mask, without a shuffle.
+        return p.x.len[4] + p.pad[2] < SHORT and (p.x.type == MX_HALF or p.step[2] != 2)
+    if kind == "flat" or kind == "planes":
+        return volume(&p.x, 2, MX_AXES) + p.window[1] * p.x.len[4] < SHORT
+    return kind == "channels" or kind == "sheets"
 
 
 cdef tuple _slots_and_shape(const mx_pooling_problem* p, int64_t block):
@@ -440,6 +455,8 @@ cdef class OpenCLPooling(OpenCLLayer):
             local = min(256, dev.max_work_group)
             items = ceil_div(items, local) * local
             defines["INDEX"] = "int" if items < SMALL and volume(&p.x, 0, MX_AXES) < SMALL else "long"
+        if forward and dev.is_cpu and p.mode == POOL_MAX and width == 2 and _has_order(p, kind):
+            defines["ORDERED"] = 1
         # What shares a sum: a group's items, or the lanes of a vector along a plane.
         lanes = local if kind == "groups" else defines["VEC"] if kind == "planes" else 1
         if terms > BLOCK_TERMS * lanes:

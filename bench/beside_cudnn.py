@@ -57,6 +57,9 @@ MODES = (
     ("volumes-bfloat16-ncdhw", "volumes", 2, "bfloat16", "nchw", False),
     ("signals-float32-ncw", "signals", 16, "float32", "nchw", False),
     ("signals-float16-ncw", "signals", 16, "float16", "nchw", False),
+    # Tensors of 2^30 elements and more, which are taken in runs of images.
+    ("large-float32-nchw", "vgg16", 352, "float32", "nchw", False),
+    ("large-float16-nhwc", "vgg16", 352, "float16", "nhwc", False),
 )
 NAMES = [mode[0] for mode in MODES]
 WORKSPACE = 256 << 20  # bytes that a solver may always take
@@ -69,6 +72,7 @@ def run(folder: Path, mode: tuple, device: str | None, runs: int) -> None:
                "--batch", str(batch), "--dtype", dtype, "--layout", layout, "--repeat", "1",
                "--db", str(folder / "db"), "--json", str(path)]
     command += ["--sync"] if sync else []
+    command += ["--only", "in=224x224"] if name.startswith("large") else []
     command += ["--tf32"] if name.startswith("tf32") else []
     command += ["--directions", "FB"] if name.startswith("float8") else []
     command += ["--device", device] if device else []

@@ -2,10 +2,10 @@
 
 A cost table's times are sums of what a solver counts; trees learn by how much the logarithm is off, from the problem's
 lengths, the device and the counts.  A model is one file, `<family>.model` or `<runtime>-<kind>.model` (`nv-sm90`,
-`pocl-cpu`), which `miopyx train` makes from measurements: lines of text, then an array of nodes, then a CRC-32 of all
-before (4 bytes, little-endian)::
+`pocl-cpu`), which `miopyx train` makes from measurements: lines of text, then the nodes, then a CRC-32 of all before (4
+bytes, little-endian)::
 
-    miopyx model 1
+    miopyx model 2
     device nv-sm90_132, driver 580.159.04, kernels 0_1_0_cc857e15, 2345 problems
     margin 0.25
     card 495 3700 NVIDIA H200                    a GPU that was fitted: its clock and bandwidth, as probes measure them
@@ -16,9 +16,10 @@ before (4 bytes, little-endian)::
     starts CpuWinogradF4Wrw 0.05 40 560           of its configurations: what a gain must exceed, trees, nodes of all
     end
 
-A node is a float and two numbers of 16 bits: where its left child is the next node, the number that is compared
-(left: at most the float) and how many nodes further the right child is; a leaf has no number (65535), and its float is
-added.  The trees of configurations see the problem and the parameters, and predict the logarithm of the time as a
+A node is a float and the number that is compared (left: at most the float), a byte; a leaf has no number (255), and its
+float is added.  The left child is the next node, the right one follows when all of the left one's are told.  There are
+the bytes of all nodes, then the floats of comparisons, then those of leaves: their first bytes, their second ones, and
+so on, since the last ones are mostly 0.  In memory a node says how many nodes further its right child is.  The trees of configurations see the problem and the parameters, and predict the logarithm of the time as a
 multiple of the default one's.  A model is unsure of a problem that lies outside of what was fitted or has a solver that
 it does not know, and where the two best are closer than `margin` times their errors.  Then the next one of the device
 is asked: the family's come before the kind's, and of a name the user's folder of databases before the system's.
@@ -37,14 +38,14 @@ from ._costs cimport CostTable
 
 from itertools import product
 from math import isfinite
-from struct import pack
+from struct import iter_unpack, pack
 
 from ._costs import line_of
 from miopyx.database import paths, tables
 from miopyx.errors import InvalidValueError
 from miopyx.solvers import registry
 
-KIND, VERSION = "model", 1
+KIND, VERSION = "model", 2
 LIMIT = tables.MOST_BYTES
 _NAMED = 2  # reasons or solvers that a doubt names, not counts
 
@@ -65,6 +66,7 @@ cdef enum:
     INDEX = OF_PROBLEM + 1             # of the throughput index
     TERMS = OF_PROBLEM + 2
     LEAF = 0xFFFF
+    LEAF_BYTE = 0xFF
 
 assert len(OF_PROBLEM_NAMES) == OF_PROBLEM and len(NAMES) <= MOST_NUMBERS
 
@@ -206,7 +208,7 @@ cdef class Model:
         if len(lines) < 2:
             raise ValueError("it does not say where its times come from")
         self.about = lines[1]
-        self._set(lines[2:], data[start:seal])
+        self._set(lines[2:], _unpacked(data[start:seal]))
 
     cdef int _set(self, list lines, bytes nodes) except -1:
         cdef Trees trees
@@ -423,12 +425,59 @@ def read(path):
 
 
 def sealed(about, lines, nodes):
-    """Return a file's bytes: where its times come from, its lines of text and its nodes."""
+    """Return a file's bytes: where its times come from, its lines of text and its nodes, as `packed` takes them."""
     from zlib import crc32
 
     text = "\n".join([f"miopyx {KIND} {VERSION}", about, *lines, "end\n"])
-    body = text.encode() + nodes
+    body = text.encode() + packed(nodes)
     return body + pack("<I", crc32(body))
+
+
+def packed(nodes):
+    """Return a file's form of nodes of memory: structs of a float and two numbers of 16 bits."""
+    found = [*iter_unpack("<fHH", nodes)]
+    leaves = b"".join([pack("<f", value) for value, number, _ in found if number == LEAF])
+    return b"".join([bytes([min(number, LEAF_BYTE) for _, number, _ in found]),
+                     *[pack("<f", value) for value, number, _ in found if number != LEAF],
+                     *[leaves[i::4] for i in range(4)]])
+
+
+cdef bytes _unpacked(bytes data):
+    """The reverse of `packed`; trees that do not end are found later, when it is known how many there are."""
+    cdef Py_ssize_t count = len(data) // 5, leaves, inner, i, j, right, leaf = 0, comparison
+    cdef const unsigned char* byte = data
+    cdef float* value
+    cdef unsigned char* to
+    if 5 * count != len(data):
+        raise ValueError("another number of nodes")
+    leaves = data.count(LEAF_BYTE, 0, count)
+    inner, comparison = count - leaves, count
+    cdef bytearray found = bytearray(count * <Py_ssize_t> sizeof(node_t))
+    cdef node_t* nodes = <node_t*> <char*> found
+    for i in range(count):
+        to = <unsigned char*> &nodes[i].value
+        if byte[i] == LEAF_BYTE:
+            nodes[i].number = LEAF
+            for j in range(4):
+                to[j] = byte[count + 4 * inner + j * leaves + leaf]
+            leaf += 1
+        else:
+            nodes[i].number = byte[i]
+            for j in range(4):
+                to[j] = byte[comparison + j]
+            comparison += 4
+    # From the last node on: how many nodes its subtree has.
+    sizes = memoryview(bytearray(4 * max(1, count))).cast("I")
+    cdef uint32_t[::1] size = sizes
+    for i in range(count - 1, -1, -1):
+        size[i] = 1
+        if nodes[i].number != LEAF:
+            right = i + 1 + size[i + 1] if i + 1 < count else count
+            if right >= count or right - i > LEAF:
+                raise ValueError("a tree that does not end")
+            nodes[i].right = <unsigned short> (right - i)
+            size[i] = 1 + size[i + 1] + size[right]
+    return bytes(found)
 
 
 cdef dict _models = {}

@@ -86,7 +86,7 @@ def cost_table(data: bytes, folder: Path) -> bool:
     return bool(lines)
 
 
-@target(b"miopyx model 1\n", b"\nend\n", b"\nmargin 0.5", b"\ntrees ConvDirectNaiveConvFwd 0.1 1 1", b"\xff\xff\0\0",
+@target(b"miopyx model 2\n", b"\nend\n", b"\nmargin 0.5", b"\ntrees ConvDirectNaiveConvFwd 0.1 1 1", b"\xff\xff\xff",
         b"\0\0\x02\0", b"\ncost ", b"1e308")
 def model(data: bytes, folder: Path) -> bool:
     """A learned model: refused, or it predicts times or nothing for whatever is offered."""

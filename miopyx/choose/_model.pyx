@@ -19,10 +19,11 @@ bytes, little-endian)::
 A node is a float and the number that is compared (left: at most the float), a byte; a leaf has no number (255), and its
 float is added.  The left child is the next node, the right one follows when all of the left one's are told.  There are
 the bytes of all nodes, then the floats of comparisons, then those of leaves: their first bytes, their second ones, and
-so on, since the last ones are mostly 0.  In memory a node says how many nodes further its right child is.  The trees of configurations see the problem and the parameters, and predict the logarithm of the time as a
-multiple of the default one's.  A model is unsure of a problem that lies outside of what was fitted or has a solver that
-it does not know, and where the two best are closer than `margin` times their errors.  Then the next one of the device
-is asked: the family's come before the kind's, and of a name the user's folder of databases before the system's.
+so on, since the first ones are mostly 0.  In memory a node says how many nodes further its right child is.  The trees
+of configurations see the problem and the parameters, and predict the logarithm of the time as a multiple of the default
+one's.  A model is unsure of a problem that lies outside of what was fitted or has a solver that it does not know, and
+where the two best are closer than `margin` times their errors.  Then the next one of the device is asked: the family's
+come before the kind's, and of a name the user's folder of databases before the system's.
 """
 
 from libc.math cimport exp, log, log1p, log2, sqrt
@@ -446,7 +447,6 @@ cdef bytes _unpacked(bytes data):
     """The reverse of `packed`; trees that do not end are found later, when it is known how many there are."""
     cdef Py_ssize_t count = len(data) // 5, leaves, inner, i, j, right, leaf = 0, comparison
     cdef const unsigned char* byte = data
-    cdef float* value
     cdef unsigned char* to
     if 5 * count != len(data):
         raise ValueError("another number of nodes")

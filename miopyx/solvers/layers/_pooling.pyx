@@ -168,7 +168,7 @@ cdef bint is_special(const mx_pooling_problem* p) noexcept:
 
 
 cdef bint _has_order(const mx_pooling_problem* p, str kind) noexcept:
-    """Whether maxima of 16 bits may be found among integers of 16 bits, in which columns and places are counted, too."""
+    """Whether maxima of 16 bits may be found among integers of 16 bits, which count columns and places, too."""
     if p.save and p.index_mode == INDEX_IMAGE:
         return False
     if p.window[0] * p.window[1] * p.window[2] > SHORT or p.step[2] > 64:

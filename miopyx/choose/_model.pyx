@@ -438,7 +438,7 @@ def packed(nodes):
     """Return a file's form of nodes of memory: structs of a float and two numbers of 16 bits."""
     found = [*iter_unpack("<fHH", nodes)]
     leaves = b"".join([pack("<f", value) for value, number, _ in found if number == LEAF])
-    return b"".join([bytes([min(number, LEAF_BYTE) for _, number, _ in found]),
+    return b"".join([bytes([LEAF_BYTE if number == LEAF else number for _, number, _ in found]),
                      *[pack("<f", value) for value, number, _ in found if number != LEAF],
                      *[leaves[i::4] for i in range(4)]])
 

@@ -143,7 +143,7 @@ cdef class _NvFewChannels(_NvSolver):
             t.parts = self.workspace_bytes(dev, p) * 1e-6
 
     cdef bint _eight_bits(self, const mx_conv_problem* p) noexcept:
-        """Forward of OCP's float8, AMD's types have other codes for NaN and their largest numbers."""
+        """Whether it is forward of OCP's float8; AMD's types have other codes for NaN and for their largest numbers."""
         return self.direction == MX_FORWARD and is_ocp8(p.x.type) and is_ocp8(p.w.type)
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):

@@ -119,6 +119,8 @@ def wgmma_rates() -> dict[str, float]:
     import numpy as np
     import pyopencl as cl
 
+    from miopyx.runtime import programs
+
     device = next(one for platform in cl.get_platforms() if "NVIDIA" in platform.name for one in platform.get_devices())
     context = cl.Context([device])
     queue = cl.CommandQueue(context, properties=cl.command_queue_properties.PROFILING_ENABLE)
@@ -126,10 +128,9 @@ def wgmma_rates() -> dict[str, float]:
     y, found = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4 * items), {}
     for name, (options, depth) in OPERANDS.items():
         text = program_of(PRODUCTS)
-        words = f"{options} -D WARPGROUPS={WARPGROUPS} -D ROUNDS={ROUNDS} -D MX_SM=90".replace("-D ", "-D").split()
+        words = f"{options} -D WARPGROUPS={WARPGROUPS} -D ROUNDS={ROUNDS} -D MX_SM=90".split()
         ptx = cl.Program(context, text).build(options=words, cache_dir=False).get_info(cl.program_info.BINARIES)[0]
-        # As miopyx builds what OpenCL's compiler does not assemble.
-        ptx = ptx.rstrip(b"\0").replace(b"//@", b"").replace(b".target sm_90,", b".target sm_90a,")
+        ptx = programs._for_sm_90a(ptx)  # with what OpenCL's compiler does not assemble
         kernel = cl.Kernel(cl.Program(context, [device], [ptx]).build(), "products")
         x = cl.Buffer(context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR,
                       hostbuf=operands(name, np.random.default_rng()))

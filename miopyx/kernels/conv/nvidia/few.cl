@@ -48,17 +48,7 @@
 
 #define FOUR_FINITE(v) (fabs((v)[0]) + fabs((v)[1]) + fabs((v)[2]) + fabs((v)[3]) < INFINITY)
 
-/* Four neighbours in y, rounded: as words, what is stored at once, and one. */
-#if EIGHT_BITS
-#define ROUND_FOUR(words, v, at) mx_round_finite(words, v, 4, rounding, at)
-#elif WIDE
-#define ROUND_FOUR(words, v, at) \
-    _Pragma("unroll") for (int l_ = 0; l_ < 4; l_++)(words)[l_] = as_uint((v)[l_])
-#else
-#define ROUND_FOUR(words, v, at)             \
-    MX_ROUND_PAIR((words)[0], (v)[0], (v)[1]); \
-    MX_ROUND_PAIR((words)[1], (v)[2], (v)[3])
-#endif
+/* Words of four neighbours in y: what is stored at once, and one. */
 #if MX_TYPE(Y_TYPE) == MX_TYPE_float
 #define MX_FOUR uint4
 #define MX_FOUR_OF(words) (uint4)((words)[0], (words)[1], (words)[2], (words)[3])
@@ -100,6 +90,9 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
 #endif
     EPILOGUE_KERNEL_PARAMS)
 {
+#if !EIGHT_BITS
+    const long rounding = 0;
+#endif
     EPILOGUE_BEGIN(Y, y_offset);
     __local uint4 weights[STEPS * 4 * PAIR_WORDS * 32]; /* [step][16 filters][hi or lo][lane] */
     __local MX_STAGED pixels[2][TILE_ELEMENTS] __attribute__((aligned(16)));
@@ -246,7 +239,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 continue;
             }
             uint words[MX_WORDS(4)];
-            ROUND_FOUR(words, v, (int)(y - Y));
+            mx_round_finite(words, v, 4, rounding, (int)(y - Y));
             if (VEC == 4 && ((ulong)y & (sizeof(words) - 1)) == 0)
                 *(__global MX_FOUR *)y = MX_FOUR_OF(words);
             else

@@ -16,11 +16,11 @@ import miopyx
 from miopyx import ConvolutionDescriptor, TensorDescriptor
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
-from miopyx.solvers.conv.nvidia import _common, _small, _tf32_direct, _wgmma
+from miopyx.solvers.conv.nvidia import _common, _tf32_direct, _wgmma
 
 # float8 has its own, in test_nvidia_float8.
-SOLVERS = [solver for solver in registry.CONV if isinstance(solver, _common._NvSolver)
-           and not isinstance(solver, _small._NvSmall) and not solver.name.startswith("NvFloat8")]
+SOLVERS = [solver for solver in registry.CONV
+           if isinstance(solver, _common._NvSolver) and not solver.name.startswith("NvFloat8")]
 CASES = [  # with types and layouts
     (conv_case(7, 64, 72, (16, 15), (3, 3), (1, 1)), "float32", "packed"),
     (conv_case(7, 64, 72, (16, 15), (3, 3), (1, 1)), "float16", "channels last"),

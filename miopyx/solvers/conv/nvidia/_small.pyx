@@ -14,9 +14,11 @@ from miopyx.values._integers cimport ceil_div, up
 from miopyx.values._types cimport (
     MX_BACKWARD_DATA, MX_BACKWARD_WEIGHTS, MX_BFLOAT16, MX_FLOAT, MX_FORWARD, MX_HALF, mx_conv_problem, mx_tensor,
 )
-from miopyx.solvers.conv._base cimport ConvOffer, is_pointwise, set_offer, stride_of
+from miopyx.solvers.conv._base cimport ConvOffer, is_pointwise, stride_of
 from miopyx.solvers._tokens cimport type_token
-from ._common cimport LONGEST, NO_ROOM, _NvSolver, divisor, has_wgmma, mx_divisor, refuse_sizes, tensor_cores
+from ._common cimport (
+    LONGEST, NO_ROOM, TOO_LARGE, _NvSolver, divisor, has_wgmma, images_of, mx_divisor, refuse_sizes, tensor_cores,
+)
 
 cdef enum:
     TAPS_LIMIT = 15        # along an axis: bits of a word
@@ -583,25 +585,55 @@ cdef class _NvSmall(_NvSolver):
     def __cinit__(self):
         self.cost_names = TERMS
 
-    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
-        cdef mx_nv_small g
-        cdef plan_t k = _plan(dev, p, &g)
-        # A warp's steps as the others', then the warps' sums, then the groups'.
-        return _NvSolver.roundings(self, dev, p) + k.tile.warps_k + k.splits
+    cdef _SmallOffer planned(self, Device dev, const mx_conv_problem* p):
+        """Return the offer of a problem, or of a run of its images, that is not judged yet."""
+        cdef _SmallOffer offer = _SmallOffer.__new__(_SmallOffer)
+        offer.solver, offer.device, offer.p = self, dev, p
+        offer.k = _plan(dev, p, &offer.g)
+        offer.index, offer.workspace = INDEX, offer.k.workspace
+        return offer
 
     cdef object consider(self, Device dev, ConvProblem problem):
         cdef _SmallOffer offer
         cdef str why = _refusal(dev, &problem.c)
+        if why is TOO_LARGE:
+            return _NvSolver.consider(self, dev, problem)
         if why is not None:
             return why
-        offer = _SmallOffer.__new__(_SmallOffer)
-        set_offer(offer, self, dev, problem)
-        offer.k = _plan(dev, offer.p, &offer.g)
+        offer = self.planned(dev, &problem.c)
+        offer.problem = problem
         why = offer.judge()
-        if why is not None:
-            return why
-        offer.index, offer.workspace = INDEX, offer.k.workspace
-        return offer
+        return offer if why is None else why
+
+    # What follows is of a run of images: a problem that is small plans once, in its offer.
+
+    cdef str refuse(self, Device dev, const mx_conv_problem* p):
+        cdef str why = _refusal(dev, p)
+        return self.planned(dev, p).judge() if why is None else why
+
+    cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
+        return self.planned(dev, p).workspace
+
+    cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
+        return INDEX
+
+    cdef void cost_terms(self, Device dev, const mx_conv_problem* p, double* terms) noexcept:
+        self.planned(dev, p).cost_terms(terms)
+
+    cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        return self.planned(dev, p).steps(config)
+
+    cdef double roundings(self, Device dev, const mx_conv_problem* p) noexcept:
+        cdef mx_nv_small g
+        cdef plan_t k
+        cdef mx_conv_problem run = p[0]
+        cdef int64_t runs = 0
+        if _refusal(dev, p) is TOO_LARGE:
+            run = images_of(p, max(1, self.run_of_images(dev, p)))
+            runs = ceil_div(p.x.len[0], run.x.len[0])
+        k = _plan(dev, &run, &g)
+        # A warp's steps as the others', then the warps' sums, then the groups', then the runs'.
+        return _NvSolver.roundings(self, dev, p) + k.tile.warps_k + k.splits + runs
 
 
 cdef class NvSmallFwd(_NvSmall):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from itertools import product
 
 import ml_dtypes
@@ -11,7 +12,9 @@ from solver_checks import OUTPUT, arguments, immediate, plan
 
 import miopyx
 from miopyx import TensorDescriptor
+from miopyx.engine._invoker import Invoker
 from miopyx.problem._problem import ConvProblem
+from miopyx.solvers.conv.nvidia import _common
 
 E4M3, E5M2 = "float8_e4m3fn", "float8_e5m2"
 BYTES = (E4M3, E5M2)
@@ -70,6 +73,27 @@ class Example:
             tensor.fetch()
         out.values()  # looks at guards and gaps
         return out.view().copy()
+
+
+@contextmanager
+def in_runs(handle, solver, examples, most):
+    """Let a solver take examples in runs of images, since no tensor may have more than `most` elements."""
+    def register():
+        for example in examples:
+            handle.register(Invoker(handle, solver.offer(handle.device, example.problem), None), solver.id)
+
+    def steps():
+        return [len(solver.solution(handle.device, example.problem).steps) for example in examples]
+
+    at_once = steps()
+    _common.limit_elements(most)
+    try:
+        assert all(runs > one for runs, one in zip(steps(), at_once, strict=True))
+        register()  # a plan may be there
+        yield
+    finally:
+        _common.limit_elements()
+        register()
 
 
 def rounded(values, name):

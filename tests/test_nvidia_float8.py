@@ -23,6 +23,7 @@ from float8_checks import (
     RESULTS,
     STOCHASTIC,
     Example,
+    in_runs,
     neighbours,
     own_bound,
     rounded,
@@ -32,6 +33,7 @@ from float8_checks import (
 )
 from guarded import DTYPE, strides_of
 
+import miopyx
 from miopyx import TensorDescriptor
 from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
@@ -65,6 +67,11 @@ SHAPES = {  # images, channels, filters, pixels, filter, pad, stride, dilation, 
     "3x3x3 with strides": conv_case(2, 48, 64, (6, 5, 8), (3, 3, 3), (1, 1, 1), (2, 2, 2)),
 }
 PLAIN = conv_case(3, 144, 160, (6, 8), (3, 3), (1, 1))
+RUNS = [  # the second one's images are no multiple of 4 elements, which have one draw
+    conv_case(7, 64, 80, (16, 15), (3, 3), (1, 1)),
+    conv_case(23, 33, 35, (13, 15), (3, 3), (1, 1)),
+    conv_case(9, 48, 64, (17, 18), (3, 3), (1, 1), (2, 2)),
+]
 
 
 @pytest.fixture
@@ -174,19 +181,43 @@ def test_the_bound_is_that_of_the_formula(gpu, host, channels):
         assert error.max() > 0.001 * size.max()  # 14 bits, not 24: else the promotion would be for nothing
 
 
-def test_runs_of_images(gpu, host, rng, direction):
-    """Of tensors that are too large at once, but not where an element's place in them decides how it is rounded."""
-    solver, case = SOLVERS[direction], conv_case(7, 64, 80, (16, 15), (3, 3), (1, 1))
-    example = Example(case, (E4M3, E5M2, E4M3), direction, host).fill(whole(rng))
-    at_random = Example(case, (E4M3, E5M2, E4M3), direction, host, mode=STOCHASTIC)
-    steps = len(solver.solution(gpu.device, example.problem).steps)
-    _common.limit_elements(max(math.prod(lens) for lens in case.all_lens) * 3 // 5)
-    try:
-        assert len(solver.solution(gpu.device, example.problem).steps) >= 2 * steps
-        same(example.run(gpu, solver), rounded(example.truth(), E4M3), "in runs")
-        assert "too large" in solver.why_not(gpu.device, at_random.problem)
-    finally:
-        _common.limit_elements()
+@pytest.mark.parametrize("case", RUNS)
+def test_runs_of_images(gpu, host, rng, case, direction):
+    """Of tensors that are too large at once: an element's place in the whole one decides how it is rounded."""
+    solver = SOLVERS[direction]
+    nearest = Example(case, (E4M3, E5M2, E4M3), direction, host).fill(whole(rng))
+    drawn = [Example(case, (E5M2, E4M3, result), direction, host, mode=STOCHASTIC).fill(whole(rng)) for result in BYTES]
+    read = drawn[1].data[2 * direction]
+    read.reshape(-1)[::601] = np.inf  # what is not finite is rounded by itself
+    calls = [(example, alpha) for example in drawn for alpha in (1, 0.75 * 2.0**-9)]
+    at_once = [example.run(gpu, solver, alpha) for example, alpha in calls]
+    with in_runs(gpu, solver, [nearest, *drawn], max(math.prod(lens) for lens in case.all_lens) * 3 // 5):
+        same(nearest.run(gpu, solver), rounded(nearest.truth(), E4M3))
+        for (example, alpha), want in zip(calls, at_once, strict=True):
+            same(example.run(gpu, solver, alpha), want, f"at random, alpha {alpha}")
+
+
+def test_runs_that_cannot_begin_where_draws_do(h200, direction):
+    """Four neighbours have one draw, so a run of fewer images than four may not begin between them; and beyond 2^34
+    elements draws come again with another seed."""
+    def why(case, limit, mode=STOCHASTIC):
+        desc = [TensorDescriptor(E4M3, s, strides_of(s, "channels last")) for s in case.all_lens]
+        conv = case.conv()
+        miopyx.miopenSetConvolutionAttribute(conv, miopyx.MIOPEN_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE, mode)
+        _common.limit_elements(*limit)
+        try:
+            return SOLVERS[direction].why_not(h200.device, ConvProblem(direction, *desc, conv))
+        finally:
+            _common.limit_elements()
+
+    odd = conv_case(3, 65, 65, (15, 15), (1, 1))
+    assert "too large" in why(odd, (65 * 225 * 2,))
+    assert why(odd, (65 * 225 * 2,), NEAREST) is None
+    assert why(conv_case(3, 64, 64, (15, 15), (1, 1)), (64 * 225 * 2,)) is None
+    huge = 1 << 14, 64, 64
+    assert why(conv_case(*huge, (128, 128), (1, 1)), ()) is None
+    assert "too large" in why(conv_case(*huge, (128, 129), (1, 1)), ())
+    assert why(conv_case(*huge, (128, 129), (1, 1)), (), NEAREST) is None
 
 
 @pytest.mark.parametrize("result", RESULTS)

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from miopyx._core cimport Arg, Device, Step
+from miopyx._core cimport Arg, Device, Solution, Step
 from miopyx.values._types cimport mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport ConvOffer, ConvSolver
 
@@ -88,6 +88,7 @@ cdef class RunsOffer(ConvOffer):
 
 
 cdef class _NvSolver(ConvSolver):
+    cdef Solution steps_from(self, Device dev, const mx_conv_problem* p, tuple config, int64_t first)
     cdef bint takes_runs(self, const mx_conv_problem* p) noexcept
     cdef RunsOffer new_runs(self)
     cdef int64_t workspace_of_runs(self, Device dev, const mx_conv_problem* p, int64_t images) except -1

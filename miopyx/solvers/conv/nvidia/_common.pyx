@@ -9,7 +9,7 @@ from miopyx._core cimport (
 from miopyx.problem._descriptors cimport type_size
 from miopyx.problem._problem cimport ConvProblem
 from miopyx.values._integers cimport ceil_div, gcd, up
-from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_INT8, mx_conv_problem, mx_tensor
+from miopyx.values._types cimport MX_BACKWARD_WEIGHTS, MX_FLOAT, MX_FORWARD, MX_INT8, mx_conv_problem, mx_tensor
 from miopyx.solvers.conv._base cimport (
     IMPLICIT_GEMM, INT_LIMIT, MOST_TERMS, ConvOffer, ConvSolver, is_float8, result_type, set_offer, span, spatial_size,
     stride_of, sum_terms,
@@ -22,11 +22,13 @@ cdef enum:
     SIDE_LIMIT = 4096      # of images, pads and filters: coordinates travel in 16 bits, but see refuse_sizes
     COLUMN_LIMIT = 32767   # of rows: more than 16 bits would be taken for a volume
     WORKSPACE = 256 << 20  # bytes that float32 takes at most where fewer images at once need less
+    DRAWN_AT_ONCE = 4      # neighbours in a result of 8 bits that share a hash
 
 
 # Offsets have 32 bits.  Overlapping strides make a span smaller than the number of pixels, and the last slice of a sum
 # ends behind them.
 cdef int64_t _most_elements = INT_LIMIT // 2, _most_workspace = WORKSPACE
+cdef int64_t MOST_DRAWN = <int64_t> 1 << 34  # elements that differ in the hash's argument: mx_random, include/common.h
 cdef str TOO_LARGE = "a tensor is too large for 32-bit offsets"
 cdef str NO_ROOM = "workspace is beyond the limit"
 
@@ -53,6 +55,11 @@ cdef mx_conv_problem images_of(const mx_conv_problem* p, int64_t images) noexcep
     return run
 
 
+cdef int64_t _image_of_result(const mx_conv_problem* p) noexcept nogil:
+    """Elements from an image of y to the next, of x where it is backward data."""
+    return p.y.stride[0] if p.direction == MX_FORWARD else p.x.stride[0]
+
+
 cdef class RunsOffer(ConvOffer):
     """A problem that the solver takes in equal runs of images, one after the other; the last one may be shorter."""
 
@@ -65,7 +72,7 @@ cdef class RunsOffer(ConvOffer):
         steps = []
         for first in range(0, p.x.len[0], self.images):
             run = images_of(p, min(self.images, p.x.len[0] - first))
-            for step in solver.steps(self.device, &run, config).steps:
+            for step in solver.steps_from(self.device, &run, config, first * _image_of_result(p)).steps:
                 steps.append(self.at(step, first))
         return Solution(steps, self.workspace)
 
@@ -116,6 +123,11 @@ cdef class _NvSolver(ConvSolver):
         offer.index, offer.workspace = self.index(dev, &run), self.workspace_of_runs(dev, &problem.c, images)
         return offer
 
+    cdef Solution steps_from(self, Device dev, const mx_conv_problem* p, tuple config, int64_t first):
+        """Return `steps` of a run, whose result begins with element `first` of the whole tensor: random numbers belong
+        to places there."""
+        return self.steps(dev, p, config)
+
     cdef bint takes_runs(self, const mx_conv_problem* p) noexcept:
         """Whether runs can be added up: a sum of weights in 16 bits would be rounded, or overflow, after each."""
         return self.direction != MX_BACKWARD_WEIGHTS or p.w.type == MX_FLOAT
@@ -137,16 +149,21 @@ cdef class _NvSolver(ConvSolver):
 
         Equal runs, the last one may be shorter; 0 where there are none that help.
         """
-        cdef int64_t images = p.x.len[0], taken = 0, space = INT64_MAX, less, rest
+        cdef int64_t images = p.x.len[0], taken = 0, space = INT64_MAX, unit = 1, less, rest
         cdef mx_conv_problem run = p[0]
         cdef str why = self.refuse(dev, p)
-        if p.rounding != 0 and is_float8(result_type(p)):
-            return 0  # an element's random number belongs to its place in the whole tensor
+        cdef bint at_random = p.rounding != 0 and is_float8(result_type(p))
+        if at_random and span(&p.y if self.direction == MX_FORWARD else &p.x) > MOST_DRAWN:
+            return 0
+        if at_random and _image_of_result(p) % DRAWN_AT_ONCE:
+            unit = DRAWN_AT_ONCE
         if why is None:
             taken, space = images, self.workspace_bytes(dev, p)
         while images > 1 and (self.saves_workspace(p) and space > _most_workspace if why is None else
                               why is TOO_LARGE or why is NO_ROOM):
-            images = (images + 1) // 2
+            if up((images + 1) // 2, unit) >= images:
+                break
+            images = up((images + 1) // 2, unit)
             run = images_of(p, images)
             why = self.refuse(dev, &run)
             if why is None:
@@ -156,7 +173,7 @@ cdef class _NvSolver(ConvSolver):
                 taken, space = images, less
         if taken == 0 or taken == p.x.len[0]:
             return 0
-        images = ceil_div(p.x.len[0], ceil_div(p.x.len[0], taken))
+        images = up(ceil_div(p.x.len[0], ceil_div(p.x.len[0], taken)), unit)
         rest = p.x.len[0] % images
         run = images_of(p, rest if rest else images)
         return images if self.refuse(dev, &run) is None else 0

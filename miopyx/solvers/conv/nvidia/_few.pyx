@@ -192,6 +192,9 @@ cdef class NvFewChannelsFwd(_NvFewChannels):
         return (2,)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        return self.steps_from(dev, p, config, 0)
+
+    cdef Solution steps_from(self, Device dev, const mx_conv_problem* p, tuple config, int64_t first):
         cdef mx_nv_few g
         cdef plan_t k = _plan(p, max(1, dev.compute_units), config[0], &g)
         cdef bint eight = self._eight_bits(p)
@@ -202,7 +205,7 @@ cdef class NvFewChannelsFwd(_NvFewChannels):
                           TILE_ELEMENTS=k.tile_elements, BLOCKS=config[0], **(types if eight else {}))
         args = (Arg.slot_of(SLOT_X, type_size(<int> p.x.type)), Arg.slot_of(SLOT_W, type_size(<int> p.w.type)),
                 Arg.slot_of(SLOT_Y, type_size(<int> p.y.type)), struct_arg(&g, sizeof(g)),
-                *((Arg.int64(p.rounding),) if eight else ()), Arg.alpha(False), Arg.beta(False))
+                *((Arg.int64(p.rounding), Arg.int64(first)) if eight else ()), Arg.alpha(False), Arg.beta(False))
         return Solution([Step(spec, args, (g.sets * g.workers * items,), (items,))])
 
 

@@ -150,7 +150,8 @@ cdef int _choose(Device dev, const mx_nv_conv* g, int phases) noexcept nogil:
     return chosen
 
 
-cdef Step _multiply(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases, int tile):
+cdef Step _multiply(Device dev, const mx_conv_problem* p, const roles_t* r, mx_nv_conv* g, int phases, int tile,
+                    int64_t first):
     """One launch; of `phases` with equal grids those with most taps come first."""
     cdef const choice_t* c
     cdef int64_t vector = 16
@@ -170,7 +171,7 @@ cdef Step _multiply(Device dev, const mx_conv_problem* p, const roles_t* r, mx_n
         **interleaved_of(g, phases, 1),
     )
     cdef mx_nv_conv whole = _operands_of(p, r)
-    return Step(spec, hopper_args(p, r, g, &whole, phases, c) + (Arg.int64(p.rounding),),
+    return Step(spec, hopper_args(p, r, g, &whole, phases, c) + (Arg.int64(p.rounding), Arg.int64(first)),
                 (_groups(dev, chosen, g, phases) * threads,), (threads,))
 
 
@@ -265,11 +266,14 @@ cdef class NvFloat8Fwd(NvImplicitGemmFwd):
         return (_choose(dev, &g, 1),)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        return self.steps_from(dev, p, config, 0)
+
+    cdef Solution steps_from(self, Device dev, const mx_conv_problem* p, tuple config, int64_t first):
         cdef mx_conv_problem read = only_read(p)
         cdef roles_t r = _roles_of(&read)
         cdef mx_nv_conv g = _operands_of(&read, &r)
         set_taps(&g, &read)
-        return Solution(_packing(&read, &r) + [_multiply(dev, &read, &r, &g, 1, config[0] if config else -1)],
+        return Solution(_packing(&read, &r) + [_multiply(dev, &read, &r, &g, 1, config[0] if config else -1, first)],
                         r.workspace, int(r.packs_w))
 
 
@@ -321,13 +325,16 @@ cdef class NvFloat8Bwd(NvImplicitGemmBwd):
         return (_choose(dev, g, count if together else 1),)
 
     cdef Solution steps(self, Device dev, const mx_conv_problem* p, tuple config):
+        return self.steps_from(dev, p, config, 0)
+
+    cdef Solution steps_from(self, Device dev, const mx_conv_problem* p, tuple config, int64_t first):
         cdef mx_conv_problem read = only_read(p)
         cdef roles_t r = _roles_of(&read)
         cdef mx_nv_conv[MAX_PHASES] g
         cdef int i, count = self.phases(&read, &r, g), tile = config[0] if config else -1
         if at_once(&read, g, count):
             sort_phases(g, count)
-            launches = [_multiply(dev, &read, &r, g, count, tile)]
+            launches = [_multiply(dev, &read, &r, g, count, tile, first)]
         else:
-            launches = [_multiply(dev, &read, &r, &g[i], 1, tile) for i in range(count)]
+            launches = [_multiply(dev, &read, &r, &g[i], 1, tile, first) for i in range(count)]
         return Solution(_packing(&read, &r) + launches, r.workspace, int(r.packs_w))

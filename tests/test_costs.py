@@ -36,6 +36,7 @@ SIGNALS = ROOT / "bench" / "results" / "h100-signals-measurements.jsonl.bz2"
 TF32 = ROOT / "bench" / "results" / "h200-tf32-measurements.jsonl.bz2"  # of convolutions that allow it
 WINOGRAD = ROOT / "bench" / "results" / "h200-winograd-measurements.jsonl.bz2"
 DEPTHWISE = ROOT / "bench" / "results" / "h200-depthwise-measurements.jsonl.bz2"
+FEW = ROOT / "bench" / "results" / "h200-float8-few-measurements.jsonl.bz2"
 OF_H100 = ROOT / "bench" / "results" / "h100-measurements.jsonl.bz2"
 H100 = "NVIDIA H100 80GB HBM3"
 PROBLEMS = 60
@@ -347,7 +348,7 @@ def test_no_worse_than_the_index_was(tmp_path):
     of 838, 1.15, 6.38.
     """
     rows = [json.loads(line) for path in (MEASUREMENTS, GROUPED, MODERN, LATER, DIRECT, EIGHT, SIGNALS, RANDOM,
-                                             TF32, WINOGRAD, DEPTHWISE)
+                                             TF32, WINOGRAD, DEPTHWISE, FEW)
             for line in bz2.decompress(path.read_bytes()).decode().splitlines()]
     (device,) = costs.devices_of(rows)[0].values()
     problems = costs.measured(rows, device)

@@ -15,8 +15,9 @@ benchmark mode, without TF32 but in the modes tf32-..., of which `--tf32` runs b
 The peer of float8-nhwc, forward and data, is our own float16: cuDNN's float8 cannot be had through PyTorch.
 
 The part of the limit is the time that a layer's operations, or its bytes, take at the rates that limits.py measures
-first (FOLDER/limits.json), whichever is longer, by the time that it took.  A layer may be beyond it: cuBLAS' products
-are not the fastest that there are, and some of our TF32 solvers multiply halves.
+first (FOLDER/limits.json), whichever is longer, by the time that it took: "of the limit" by cuBLAS' products, "of
+wgmma" by those of wgmma alone.  A layer may be beyond it: cuBLAS' products are not the fastest that there are, some of
+our TF32 solvers multiply halves, and Winograd's multiply less.
 
 Workspaces: the largest of ours, and cuDNN's there, of the layers where ours is larger than cuDNN's and than 256 MB;
 there should be none.
@@ -32,6 +33,8 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+
+from limits import HALVES_A_FLOAT
 
 # Name, versus.py's list, batch, type, layout, and whether calls are also waited for.
 MODES = (
@@ -105,6 +108,13 @@ def part_of_limit(row: dict, limits: dict[str, float], rate: float) -> float:
     return max(row["flops"] / rate, row["bytes"] / limits["copy"]) / row["miopyx"]
 
 
+def rates_of(limits: dict[str, float] | None, unit: str) -> list[float | None]:
+    """Return operations a second of cuBLAS' products, and of wgmma's alone, or None where they were not measured."""
+    halves = (limits or {}).get("wgmma float16")
+    alone = halves / HALVES_A_FLOAT if unit == "float32" and halves else (limits or {}).get(f"wgmma {unit}")
+    return [(limits or {}).get(unit), alone]
+
+
 def beyond(rows: list[dict]) -> str:
     """Return the largest workspace, and cuDNN's there, of the layers where ours is larger than it may be."""
     worst = max((row for row in rows if row.get("workspace", 0) > max(row.get("torch_workspace", 0), WORKSPACE)),
@@ -116,9 +126,9 @@ def table(folder: Path) -> None:
     mean = statistics.geometric_mean
     path = folder / "limits.json"
     limits = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-    print("| mode | layers | forward | data | weights | least | TFLOP/s | cuDNN's | of the limit | workspace | largest "
-          "error | cuDNN's |")
-    print("| --- " * 12 + "|")
+    print("| mode | layers | forward | data | weights | least | TFLOP/s | cuDNN's | of the limit | of wgmma | "
+          "workspace | largest error | cuDNN's |")
+    print("| --- " * 13 + "|")
     for name in NAMES:
         path = folder / f"{name}.json"
         if not path.exists():
@@ -136,10 +146,10 @@ def table(folder: Path) -> None:
             errors = (" / ".join(f"{max(row[side] for row in same):.1e}" for same in by.values() if same)
                       for side in ("error", "torch_error"))
             least = min(row[theirs] / row[ours] for row in rows)
-            parts = "" if limits is None or "bytes" not in rows[0] else " / ".join(
-                f"{mean([part_of_limit(row, limits, limits[unit]) for row in same]):.2f}"
-                for same in by.values() if same)
-            return " | ".join([f"| {label}", str(len(by["forward"])), *means, f"{least:.2f}", *rates, parts,
+            parts = ("" if rate is None or "bytes" not in rows[0] else " / ".join(
+                f"{mean([part_of_limit(row, limits, rate) for row in same]):.2f}" for same in by.values() if same)
+                     for rate in rates_of(limits, unit))
+            return " | ".join([f"| {label}", str(len(by["forward"])), *means, f"{least:.2f}", *rates, *parts,
                                beyond(rows), *errors]) + " |"
 
         print(line(name, ""))

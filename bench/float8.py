@@ -1,12 +1,14 @@
 """Convolutions of OCP's float8 beside our own float16, channels last: every tile of every layer.
 
-    python bench/float8.py [--list resnet50] [--batch 256] [--directions FB] [--device NAME] [--only 3x3] [--json OUT]
+    python bench/float8.py [--list resnet50] [--batch 256] [--directions FB] [--device NAME] [--only 3x3] [--runs 3]
+                           [--json OUT]
 
 cuDNN has no float8 convolution for PyTorch, so the peer is what we take for float16 in the same layout.  Per layer and
 direction, in microseconds: float16; float8 as the table of tiles chooses, its tile, and the ratio; the best tile's
 ratio; the chosen one with results rounded at random; the rates of the chosen one; the error of sums in float32, the
 norm of the difference to float64 by that of the result, of the first and last image; each tile.  Types are e4m3
-throughout, weights are packed anew in each call.  Sides run in turns, medians of five.  A layer of up to 8
+throughout, weights are packed anew in each call.  Sides run in turns, medians of five; of --runs, one behind the other,
+medians again, and the ratio of each.  A layer of up to 8
 channels goes forward only, by the solver for few channels: such are images, whose gradient nobody takes.
 """
 
@@ -158,6 +160,19 @@ def measure(handle, host, layer, directions: str, rng, checked: bool):
         yield row
 
 
+def together(runs: list[list[dict]]) -> list[dict]:
+    """Return the rows of several runs as one's."""
+    rows = []
+    for same in zip(*runs, strict=True):
+        row = dict(same[0])
+        for name in row.keys() & {"float16", "chosen", "random", *(key for key in row if key.isdigit())}:
+            row[name] = statistics.median(one[name] for one in same)
+        row["best"] = min((int(name) for name in row if name.isdigit()), key=lambda tile: row[str(tile)])
+        row["ratios"] = [round(one["float16"] / one["chosen"], 4) for one in same]
+        rows.append(row)
+    return rows
+
+
 def line_of(row: dict) -> str:
     tiles = " ".join(f"{name}:{row[name] * 1e6:.1f}" for name in sorted((k for k in row if k.isdigit()), key=int))
     return (f"{row['layer']:44} {row['direction']:8} {row['float16'] * 1e6:7.1f} {row['chosen'] * 1e6:7.1f} "
@@ -175,19 +190,23 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[], metavar="TEXT",
                         help="layers with this in a word of their line (may be repeated)")
     parser.add_argument("--unchecked", action="store_true", help="without errors, for which the host path computes")
+    parser.add_argument("--runs", type=int, default=1, help="the first one finds errors")
     parser.add_argument("--json")
     options = parser.parse_args()
     handle = miopyx.Handle(options.device) if options.device else miopyx.Handle()
-    host, rng, rows = miopyx.Handle("host"), np.random.default_rng(), []
+    host, rng, runs = miopyx.Handle("host"), np.random.default_rng(), []
     print(f"{handle.device.name}, batch {options.batch}; microseconds")
     print(f"{'layer':44} {'':8} {'float16':>7} {'float8':>7} {'':2} {'ratio':>5} {'best':>5} {'random':>7} "
           f"{'TFLOPS':>6} {'TB/s':>5} {'error':>8}  tiles")
-    for layer in layers(options.list, options.batch, options.only):
-        if layer.groups > 1 and layer.c // layer.groups < 16:
-            continue
-        for row in measure(handle, host, layer, options.directions, rng, not options.unchecked):
-            rows.append(row)
-            print(line_of(row), flush=True)
+    for number in range(options.runs):
+        runs.append([])
+        for layer in layers(options.list, options.batch, options.only):
+            if layer.groups > 1 and layer.c // layer.groups < 16:
+                continue
+            for row in measure(handle, host, layer, options.directions, rng, number == 0 and not options.unchecked):
+                runs[-1].append(row)
+                print(line_of(row), flush=True)
+    rows = together(runs)
     for way in dict.fromkeys(row["direction"] for row in rows):
         same = [row for row in rows if row["direction"] == way]
         chosen, best = ([row["float16"] / row[name if name == "chosen" else str(row["best"])] for row in same]

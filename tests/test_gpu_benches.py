@@ -222,13 +222,13 @@ def test_the_table_beside_cudnn(tmp_path, bench, capsys):
     rows[0] |= {"workspace": 300 << 20, "torch_workspace": 400 << 20}
     (tmp_path / "small-float32-nchw.json").write_text(json.dumps({"dtype": "float32", "rows": rows}))
     # Half of the time for the operations; then a quarter for the bytes, where operations take none.
-    for rate, copy, part in ((4e12, 1e13, "0.50"), (1e15, 1.6e12, "0.25")):
-        (tmp_path / "limits.json").write_text(json.dumps({"float32": rate, "copy": copy}))
+    for rate, copy, part, alone in ((4e12, 1e13, "0.50", "1.00"), (1e15, 1.6e12, "0.25", "0.25")):
+        (tmp_path / "limits.json").write_text(json.dumps({"float32": rate, "copy": copy, "wgmma float16": 1.5 * rate}))
         bench("beside_cudnn").table(tmp_path)
         lines = capsys.readouterr().out.splitlines()
         assert len({line.count("|") for line in lines}) == 1
         assert lines[2] == ("| small-float32-nchw | 2 | 2.00 | 2.00 | 2.00 | 1.00 | 2.0 / 2.0 / 2.0 | "
-                            f"1.0 / 1.0 / 1.0 | {part} / {part} / {part} | none | "
+                            f"1.0 / 1.0 / 1.0 | {part} / {part} / {part} | {alone} / {alone} / {alone} | none | "
                             "1.0e-07 / 1.0e-07 / 1.0e-07 | 2.0e-07 / 2.0e-07 / 2.0e-07 |")
         assert lines[3].startswith("| small-float32-nchw, waited for | 2 | 1.00 | 1.00 | 1.00 | 0.50 |")
     rows[1] |= {"workspace": 500 << 20, "torch_workspace": 400 << 20}

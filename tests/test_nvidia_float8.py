@@ -67,10 +67,13 @@ SHAPES = {  # images, channels, filters, pixels, filter, pad, stride, dilation, 
     "3x3x3 with strides": conv_case(2, 48, 64, (6, 5, 8), (3, 3, 3), (1, 1, 1), (2, 2, 2)),
 }
 PLAIN = conv_case(3, 144, 160, (6, 8), (3, 3), (1, 1))
-RUNS = [  # the second one's images are no multiple of 4 elements, which have one draw
+RUNS = [  # images of the second and the last are no multiple of 4 elements, which have one draw; runs of 4 and of one
     conv_case(7, 64, 80, (16, 15), (3, 3), (1, 1)),
     conv_case(23, 33, 35, (13, 15), (3, 3), (1, 1)),
     conv_case(9, 48, 64, (17, 18), (3, 3), (1, 1), (2, 2)),
+    conv_case(5, 64, 96, (15, 15), (3, 3), (1, 1), groups=2),
+    conv_case(5, 32, 48, (6, 8, 9), (3, 3, 3), (1, 1, 1)),
+    conv_case(17, 17, 19, (19, 21)),
 ]
 
 
@@ -189,12 +192,14 @@ def test_runs_of_images(gpu, host, rng, case, direction):
     drawn = [Example(case, (E5M2, E4M3, result), direction, host, mode=STOCHASTIC).fill(whole(rng)) for result in BYTES]
     read = drawn[1].data[2 * direction]
     read.reshape(-1)[::601] = np.inf  # what is not finite is rounded by itself
-    calls = [(example, alpha) for example in drawn for alpha in (1, 0.75 * 2.0**-9)]
-    at_once = [example.run(gpu, solver, alpha) for example, alpha in calls]
+    old = rounded(rng.integers(-8, 9, drawn[0].desc[drawn[0].out].lens), E4M3)
+    calls = [(example, alpha) for example in drawn for alpha in ((1,), (0.75 * 2.0**-9,))]
+    calls.append((drawn[0], (0.5, 2.0**-4, old)))
+    at_once = [example.run(gpu, solver, *scalars) for example, scalars in calls]
     with in_runs(gpu, solver, [nearest, *drawn], max(math.prod(lens) for lens in case.all_lens) * 3 // 5):
         same(nearest.run(gpu, solver), rounded(nearest.truth(), E4M3))
-        for (example, alpha), want in zip(calls, at_once, strict=True):
-            same(example.run(gpu, solver, alpha), want, f"at random, alpha {alpha}")
+        for (example, scalars), want in zip(calls, at_once, strict=True):
+            same(example.run(gpu, solver, *scalars), want, f"at random, {scalars[:2]}")
 
 
 def test_runs_that_cannot_begin_where_draws_do(h200, direction):

@@ -111,6 +111,20 @@ def test_one_image_that_is_too_large(handle, limit):
     assert refused == {"a tensor is too large for 32-bit offsets"}
 
 
+def test_small_solvers_take_no_more_in_runs(h200):
+    """What takes long by their guess is refused at any number of images, and the reason is the one that holds."""
+    def why(name, images, channels, pixels):
+        solver, case = registry.BY_NAME[name], conv_case(images, channels, 64, (pixels, pixels), (3, 3), (1, 1))
+        return solver.why_not(h200.device, problem_of(case, "float32", "packed", solver.direction))
+
+    found = [why("NvSmallFwd", images, 64, 32) for images in (5000, 10000, 16000, 17000, 20000, 40000)]
+    assert found[0] is None
+    assert found[-1] == "a large problem"
+    assert found == sorted(found, key=lambda reason: reason is not None)
+    for name in ("NvSmallFwd", "NvSmallBwd", "NvSmallWrw"):
+        assert why(name, 352, 3, 224) is None  # a first layer, 2^30 elements
+
+
 WANT = [  # what is taken in runs for its workspace
     ("NvPairsBwd", "float32", conv_case(256, 128, 128, (56, 56), (3, 3), (1, 1), (2, 2))),
     ("NvPairTapsWrw", "float32", conv_case(256, 64, 64, (56, 56), (3, 3), (1, 1))),

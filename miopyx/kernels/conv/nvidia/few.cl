@@ -26,6 +26,7 @@
 #endif
 #define THREADS (512 / BLOCKS)
 #define ROUNDING rounding /* of results of 8 bits */
+#define PART_AT part_at
 #include "include/common.h"
 #define V_LANES 1
 #include "include/epilogue.h"
@@ -86,12 +87,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
     __global const STORAGE(X_TYPE) *restrict X, long x_offset, __global const STORAGE(W_TYPE) *restrict W,
     long w_offset, __global STORAGE(Y_TYPE) *restrict Y, long y_offset, const mx_nv_few g,
 #if EIGHT_BITS
-    const long rounding, const long first, /* of Y in its whole tensor */
+    const long rounding, const long part_at, /* what of the whole tensor Y begins with */
 #endif
     EPILOGUE_KERNEL_PARAMS)
 {
 #if !EIGHT_BITS
-    const long rounding = 0, first = 0;
+    const long rounding = 0, part_at = 0;
 #endif
     EPILOGUE_BEGIN(Y, y_offset);
     __local uint4 weights[STEPS * 4 * PAIR_WORDS * 32]; /* [step][16 filters][hi or lo][lane] */
@@ -239,7 +240,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 continue;
             }
             uint words[MX_WORDS(4)];
-            mx_round_finite(words, v, 4, rounding, first, (int)(y - Y));
+            mx_round_finite(words, v, 4, rounding, part_at, (int)(y - Y));
             if (VEC == 4 && ((ulong)y & (sizeof(words) - 1)) == 0)
                 *(__global MX_FOUR *)y = MX_FOUR_OF(words);
             else
@@ -258,8 +259,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                     if (CHANNELS_LAST ? k + l < g.filters : q + l < g.q) {
                         OF_FILTER(CHANNELS_LAST ? k + l : k)
                         /* Random numbers belong to places in the whole tensor. */
-                        STORE_ONE(Y_TYPE, EIGHT_BITS ? Y - first : image,
-                                  (EIGHT_BITS ? first + (int)(image - Y) : 0) + p * g.y_h + (CHANNELS_LAST ? q : q + l) * g.y_w
+                        STORE_ONE(Y_TYPE, EIGHT_BITS ? Y : image,
+                                  (EIGHT_BITS ? (int)(image - Y) : 0) + p * g.y_h + (CHANNELS_LAST ? q : q + l) * g.y_w
                                       + (CHANNELS_LAST ? k + l : k) * g.y_c,
                                   mx_exactly(X, W, g, n, p, CHANNELS_LAST ? q : q + l, CHANNELS_LAST ? k + l : k));
                     }

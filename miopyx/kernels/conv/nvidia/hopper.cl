@@ -220,7 +220,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if SCALED
     , __global const float *restrict roots, long roots_offset, const int filter_roots_at
 #elif EIGHT_BITS
-    , const long rounding, const long first
+    , const long rounding, const long part_at
 #endif
     EPILOGUE_MORE)
 {
@@ -742,7 +742,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_h
 #if SCALED
 #define MX_STORE_MORE , roots, roots + filter_roots_at + own.group * g.filters MX_STORE_ARGS(first_filter)
 #elif EIGHT_BITS
-#define MX_STORE_MORE , rounding, first, g.y_first + own.phase.y_first + own.group * g.y_g
+#define MX_STORE_MORE , rounding, part_at, g.y_first + own.phase.y_first + own.group * g.y_g
 #else
 #define MX_STORE_MORE MX_STORE_ARGS(first_filter)
 #endif

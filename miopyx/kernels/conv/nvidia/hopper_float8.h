@@ -6,8 +6,8 @@
  * exponent among them and cuts off what is further than 13 bits behind.  So what it adds up is `fresh` for each slice, 128
  * numbers of K, and then added to the sums in float.
  * Of 64 columns of the product, column mx_permuted(k) is filter k, so that a work-item has 16 neighbours in y.  VEC of
- * them, PIECE bytes, are stored at once.  AT_RANDOM: as `rounding` says, by the element's offset in its whole tensor,
- * whose element `first` y's memory begins with; else to nearest.
+ * them, PIECE bytes, are stored at once.  AT_RANDOM: as `rounding` says, by the element's offset in the whole tensor,
+ * which Y has elements `part_at` and up of; else to nearest.
  */
 #include "conv/nvidia/epilogue.h"
 #ifndef W_TYPE
@@ -86,10 +86,10 @@ static inline int mx_permuted(int k)
 #define MX_ELEMENT_OF(w, l) (MX_STORED)((w)[(l)*WORDS / 16] >> (l) % (16 / WORDS) * (2 * WORDS))
 #endif
 
-/* Inlined twice: `plain` says that alpha is 1, beta 0 and y aligned.  `y_at`: where y begins in its memory. */
+/* Inlined twice: `plain` says that alpha is 1, beta 0 and y aligned.  `y_at`: elements from Y to y. */
 static inline __attribute__((always_inline)) void mx_store_tile(
     float (*sums)[WN / 2], __global MX_STORED *y, int m0, int n0, const MX_PROBLEM *g, float alpha, float beta,
-    bool plain, int warpgroup, long rounding, long first, int y_at)
+    bool plain, int warpgroup, long rounding, long part_at, int y_at)
 {
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
     const int row = warpgroup * WG_ROWS * 64 + (warp & 3) * 16 + (lane >> 2);
@@ -115,7 +115,7 @@ static inline __attribute__((always_inline)) void mx_store_tile(
                 if (!plain && beta != 0 && row_at[i] >= 0 && l < left) /* where beta is 0, -0 stays */
                     values[l] += beta * LOAD(Y_TYPE)(y, to + l);
             }
-            mx_round_run(words, values, 16, rounding, first, y_at + to);
+            mx_round_run(words, values, 16, rounding, part_at, y_at + to);
 #pragma unroll
             for (int l = 0; l < 16; l += VEC)
                 if (wide && row_at[i] >= 0 && l < left) /* VEC divides the filters */

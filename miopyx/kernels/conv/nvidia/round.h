@@ -1,8 +1,8 @@
 /* Runs of float32 results, neighbours in y, as words of Y_TYPE: e4m3 or e5m2, half, bfloat16 or float, to nearest even
- * or, of 8 bits with AT_RANDOM, as `rounding` says by the element's offset in its whole tensor: `at` in y, which begins at
- * `first`, a multiple of 4 below 2^34.  `count`, a multiple of 4, is known when kernels are compiled.  VEC: what divides
- * offsets in y.  mx_round_finite, in place of mx_round_run, is for callers that
- * see to what is infinite or NaN themselves.
+ * or, of 8 bits with AT_RANDOM, as `rounding` says by the element's offset in the whole tensor, of which y has elements
+ * `part_at` and up: a multiple of 4, and all below 2^34, where mx_random has other seeds.  `at`: the first one's offset in
+ * y.  `count`, a multiple of 4, is known when kernels are compiled.  VEC: what divides offsets in y.  mx_round_finite, in
+ * place of mx_round_run, is for callers that see to what is infinite or NaN themselves.
  */
 #ifndef Y_TYPE
 #define Y_TYPE X_TYPE
@@ -21,11 +21,11 @@
 
 /* One after the other: where something is infinite or NaN. */
 static inline __attribute__((always_inline)) void mx_round_each(uint *words, float *values, int count, long rounding,
-                                                               long first, int at)
+                                                               long part_at, int at)
 {
 #pragma unroll 1
     for (int l = 0; l < count; l++) {
-        const uint code = mx_to_float8(values[0], FRACTION, 1, rounding, first + at + l);
+        const uint code = mx_to_float8(values[0], FRACTION, 1, rounding, part_at + at + l);
 #pragma unroll
         for (int i = 0; i < count / 4; i++)
             words[i] = words[i] >> 8 | (i + 1 < count / 4 ? words[i + 1] : code) << 24;
@@ -52,11 +52,11 @@ static inline uint mx_two_bytes(float first, float second)
 #define LARGER 0x1p112f
 #endif
 static inline __attribute__((always_inline)) void mx_round_finite(uint *words, float *values, int count, long rounding,
-                                                                 long first, int at)
+                                                                 long part_at, int at)
 {
 #if AT_RANDOM
     const int cut = 23 - FRACTION;
-    const uint seed = mx_scramble((uint)(rounding - 1)) + (uint)(first >> 2);
+    const uint seed = mx_scramble((uint)(rounding - 1)) + (uint)(part_at >> 2);
     uint word = 0;
 #pragma unroll
     for (int l = 0; l < count; l++) {
@@ -74,21 +74,21 @@ static inline __attribute__((always_inline)) void mx_round_finite(uint *words, f
 }
 
 static inline __attribute__((always_inline)) void mx_round_run(uint *words, float *values, int count, long rounding,
-                                                              long first, int at)
+                                                              long part_at, int at)
 {
     float beyond = 0; /* NaN where a value is infinite, which the instruction makes finite, or NaN */
 #pragma unroll
     for (int l = 0; l < count; l++)
         beyond = fma(values[l], 0.0f, beyond);
     if (beyond != beyond)
-        mx_round_each(words, values, count, AT_RANDOM ? rounding : 0, first, at);
+        mx_round_each(words, values, count, AT_RANDOM ? rounding : 0, part_at, at);
     else
-        mx_round_finite(words, values, count, rounding, first, at);
+        mx_round_finite(words, values, count, rounding, part_at, at);
 }
 #else
 #define mx_round_finite mx_round_run
 static inline __attribute__((always_inline)) void mx_round_run(uint *words, float *values, int count, long rounding,
-                                                              long first, int at)
+                                                              long part_at, int at)
 {
 #if MX_TYPE(Y_TYPE) == MX_TYPE_float
 #pragma unroll

@@ -28,7 +28,8 @@ cdef enum:
 # Offsets have 32 bits.  Overlapping strides make a span smaller than the number of pixels, and the last slice of a sum
 # ends behind them.
 cdef int64_t _most_elements = INT_LIMIT // 2, _most_workspace = WORKSPACE
-cdef int64_t MOST_DRAWN = <int64_t> 1 << 34  # elements that differ in the hash's argument: mx_random, include/common.h
+# Elements of a result of 8 bits up to which its hash is of offset and seed alone: mx_random of include/common.h.
+cdef int64_t MOST_DRAWN = <int64_t> 1 << 34
 cdef str TOO_LARGE = "a tensor is too large for 32-bit offsets"
 cdef str NO_ROOM = "workspace is beyond the limit"
 
@@ -115,7 +116,10 @@ cdef class _NvSolver(ConvSolver):
             return why
         images = self.run_of_images(dev, &problem.c)
         if images == 0:
-            return ConvSolver.consider(self, dev, problem) if why is None else why
+            if why is None:
+                return ConvSolver.consider(self, dev, problem)
+            run = images_of(&problem.c, 1)
+            return self.refuse(dev, &run) or why
         offer = self.new_runs()
         set_offer(offer, self, dev, problem)
         offer.images = images
@@ -125,7 +129,9 @@ cdef class _NvSolver(ConvSolver):
 
     cdef Solution steps_from(self, Device dev, const mx_conv_problem* p, tuple config, int64_t first):
         """Return `steps` of a run, whose result begins with element `first` of the whole tensor: random numbers belong
-        to places there."""
+        to places there, so a solver whose results are of 8 bits says how."""
+        if first != 0 and p.rounding != 0 and is_float8(result_type(p)):
+            raise NotImplementedError(self.name)
         return self.steps(dev, p, config)
 
     cdef bint takes_runs(self, const mx_conv_problem* p) noexcept:
@@ -153,14 +159,13 @@ cdef class _NvSolver(ConvSolver):
         cdef mx_conv_problem run = p[0]
         cdef str why = self.refuse(dev, p)
         cdef bint at_random = p.rounding != 0 and is_float8(result_type(p))
-        if at_random and span(&p.y if self.direction == MX_FORWARD else &p.x) > MOST_DRAWN:
+        if at_random and span(&p.y if p.direction == MX_FORWARD else &p.x) > MOST_DRAWN:
             return 0
         if at_random and _image_of_result(p) % DRAWN_AT_ONCE:
             unit = DRAWN_AT_ONCE
         if why is None:
             taken, space = images, self.workspace_bytes(dev, p)
-        while images > 1 and (self.saves_workspace(p) and space > _most_workspace if why is None else
-                              why is TOO_LARGE or why is NO_ROOM):
+        while images > 1 and (why is not None or self.saves_workspace(p) and space > _most_workspace):
             if up((images + 1) // 2, unit) >= images:
                 break
             images = up((images + 1) // 2, unit)

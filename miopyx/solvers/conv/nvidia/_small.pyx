@@ -17,7 +17,8 @@ from miopyx.values._types cimport (
 from miopyx.solvers.conv._base cimport ConvOffer, is_pointwise, stride_of
 from miopyx.solvers._tokens cimport type_token
 from ._common cimport (
-    LONGEST, NO_ROOM, TOO_LARGE, _NvSolver, divisor, has_wgmma, images_of, mx_divisor, refuse_sizes, tensor_cores,
+    LONGEST, NO_ROOM, TOO_LARGE, RunsOffer, _NvSolver, divisor, has_wgmma, images_of, mx_divisor, refuse_sizes,
+    tensor_cores,
 )
 
 cdef enum:
@@ -38,6 +39,7 @@ cdef enum:
 
 # One launch and no packing pay where a problem is small, which the index does not know.
 cdef double INDEX = 0.6
+cdef str LARGE = "a large problem"
 
 cdef extern from "miopyx/kernels/conv/nvidia/small_args.h" nogil:
     ctypedef struct mx_nv_small:
@@ -521,7 +523,7 @@ cdef class _SmallOffer(ConvOffer):
                                      self.g.channels * self.g.filter_h * self.g.filter_w) < 4:
             return "few products in a sum"  # each may be off by more than a float's rounding
         if k.cost > LARGEST * CLOCKS:
-            return "a large problem"
+            return LARGE
         return NO_ROOM if k.workspace > self.device.max_alloc else None
 
     cdef void cost_terms(self, double* terms) noexcept:
@@ -597,7 +599,7 @@ cdef class _NvSmall(_NvSolver):
         cdef _SmallOffer offer
         cdef str why = _refusal(dev, &problem.c)
         if why is TOO_LARGE:
-            return _NvSolver.consider(self, dev, problem)
+            return self.in_runs(dev, problem)
         if why is not None:
             return why
         offer = self.planned(dev, &problem.c)
@@ -605,14 +607,25 @@ cdef class _NvSmall(_NvSolver):
         why = offer.judge()
         return offer if why is None else why
 
-    # What follows is of a run of images: a problem that is small plans once, in its offer.
+    cdef object in_runs(self, Device dev, ConvProblem problem):
+        """Return the offer to take a problem in runs of images, or why none is made."""
+        cdef mx_conv_problem run
+        answer = _NvSolver.consider(self, dev, problem)
+        if not isinstance(answer, RunsOffer):
+            return answer
+        run = images_of(&problem.c, (<RunsOffer> answer).images)
+        if self.planned(dev, &run).k.cost * (problem.c.x.len[0] / <double> run.x.len[0]) > LARGEST * <double> CLOCKS:
+            return LARGE
+        return answer
+
+    # Of a run of images, and of what is refused: a problem that is taken at once plans once, in its offer.
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
         cdef str why = _refusal(dev, p)
         return self.planned(dev, p).judge() if why is None else why
 
     cdef int64_t workspace_bytes(self, Device dev, const mx_conv_problem* p) except -1:
-        return self.planned(dev, p).workspace
+        return self.planned(dev, p).workspace if _refusal(dev, p) is None else 0
 
     cdef double index(self, Device dev, const mx_conv_problem* p) noexcept:
         return INDEX
@@ -630,9 +643,10 @@ cdef class _NvSmall(_NvSolver):
         cdef int64_t runs = 0
         if _refusal(dev, p) is TOO_LARGE:
             run = images_of(p, max(1, self.run_of_images(dev, p)))
-            runs = ceil_div(p.x.len[0], run.x.len[0])
+            if self.direction == MX_BACKWARD_WEIGHTS:
+                runs = ceil_div(p.x.len[0], run.x.len[0])
         k = _plan(dev, &run, &g)
-        # A warp's steps as the others', then the warps' sums, then the groups', then the runs'.
+        # A warp's steps as the others', then the warps' sums, then the groups', and of weights the runs'.
         return _NvSolver.roundings(self, dev, p) + k.tile.warps_k + k.splits + runs
 
 

@@ -107,9 +107,6 @@
 #ifndef ROUNDING
 #define ROUNDING 0
 #endif
-#ifndef PART_AT /* of the whole tensor, whose element it is that p[0] of STORE is */
-#define PART_AT 0
-#endif
 
 /* A number for each type: `#if MX_TYPE(X_TYPE) == MX_TYPE_half`; 0 for what is not a type. */
 #define MX_TYPE_half 1
@@ -472,10 +469,10 @@ static inline uchar mx_to_float8(float value, int fraction, int ocp, long roundi
 #define MX_STORE_bfloat16(p, i, v) ((p)[i] = mx_to_bfloat16((float)(v)))
 #define MX_STORE_int8(p, i, v) ((p)[i] = (char)convert_int_sat(v))
 #define MX_STORE_int32(p, i, v) ((p)[i] = convert_int_sat(v))
-#define MX_STORE_float8(p, i, v) ((p)[i] = mx_to_float8((float)(v), 3, 0, ROUNDING, PART_AT + (i)))
-#define MX_STORE_bfloat8(p, i, v) ((p)[i] = mx_to_float8((float)(v), 2, 0, ROUNDING, PART_AT + (i)))
-#define MX_STORE_e4m3(p, i, v) ((p)[i] = mx_to_float8((float)(v), 3, 1, ROUNDING, PART_AT + (i)))
-#define MX_STORE_e5m2(p, i, v) ((p)[i] = mx_to_float8((float)(v), 2, 1, ROUNDING, PART_AT + (i)))
+#define MX_STORE_float8(p, i, v) ((p)[i] = mx_to_float8((float)(v), 3, 0, ROUNDING, i))
+#define MX_STORE_bfloat8(p, i, v) ((p)[i] = mx_to_float8((float)(v), 2, 0, ROUNDING, i))
+#define MX_STORE_e4m3(p, i, v) ((p)[i] = mx_to_float8((float)(v), 3, 1, ROUNDING, i))
+#define MX_STORE_e5m2(p, i, v) ((p)[i] = mx_to_float8((float)(v), 2, 1, ROUNDING, i))
 #define STORE(T) MX_JOIN(MX_STORE_, T)
 
 /* to[i] = from[j]: the bits where the types are the same, else the value. */

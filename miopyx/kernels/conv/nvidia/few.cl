@@ -25,8 +25,6 @@
 #define BLOCKS 2
 #endif
 #define THREADS (512 / BLOCKS)
-#define ROUNDING rounding /* of results of 8 bits */
-#define PART_AT part_at
 #include "include/common.h"
 #define V_LANES 1
 #include "include/epilogue.h"
@@ -36,6 +34,11 @@
 #ifndef W_TYPE
 #define W_TYPE X_TYPE
 #endif
+/* Of one result of 8 bits: its random number belongs to its place in the whole tensor. */
+#undef MX_STORE_e4m3
+#undef MX_STORE_e5m2
+#define MX_STORE_e4m3(p, i, v) ((p)[i] = mx_to_float8((float)(v), 3, 1, rounding, part_at + (i)))
+#define MX_STORE_e5m2(p, i, v) ((p)[i] = mx_to_float8((float)(v), 2, 1, rounding, part_at + (i)))
 
 #define PAIR_WORDS (WIDE ? 2 : 1) /* hi and lo */
 #define WARPS_N (4 / BLOCKS)
@@ -258,7 +261,6 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void conv_nvidia_f
                 for (int l = 0; l < 4; l++)
                     if (CHANNELS_LAST ? k + l < g.filters : q + l < g.q) {
                         OF_FILTER(CHANNELS_LAST ? k + l : k)
-                        /* Random numbers belong to places in the whole tensor. */
                         STORE_ONE(Y_TYPE, EIGHT_BITS ? Y : image,
                                   (EIGHT_BITS ? (int)(image - Y) : 0) + p * g.y_h + (CHANNELS_LAST ? q : q + l) * g.y_w
                                       + (CHANNELS_LAST ? k + l : k) * g.y_c,

@@ -122,14 +122,14 @@ def beyond(rows: list[dict]) -> str:
     return f"{worst['workspace'] >> 20} ({worst.get('torch_workspace', 0) >> 20}) MB" if worst else "none"
 
 
-def table(folder: Path) -> None:
+def table(folder: Path, names: list[str]) -> None:
     mean = statistics.geometric_mean
     path = folder / "limits.json"
     limits = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
     print("| mode | layers | forward | data | weights | least | TFLOP/s | cuDNN's | of the limit | of wgmma | "
           "workspace | largest error | cuDNN's |")
     print("| --- " * 13 + "|")
-    for name in NAMES:
+    for name in names:
         path = folder / f"{name}.json"
         if not path.exists():
             continue
@@ -146,7 +146,8 @@ def table(folder: Path) -> None:
             errors = (" / ".join(f"{max(row[side] for row in same):.1e}" for same in by.values() if same)
                       for side in ("error", "torch_error"))
             least = min(row[theirs] / row[ours] for row in rows)
-            parts = ("" if rate is None or "bytes" not in rows[0] else " / ".join(
+            # What each call waits for is the host, not the device.
+            parts = ("" if rate is None or end or "bytes" not in rows[0] else " / ".join(
                 f"{mean([part_of_limit(row, limits, rate) for row in same]):.2f}" for same in by.values() if same)
                      for rate in rates_of(limits, unit))
             return " | ".join([f"| {label}", str(len(by["forward"])), *means, f"{least:.2f}", *rates, *parts,
@@ -159,26 +160,29 @@ def table(folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, help="of MODE.json, made where there is none")
     parser.add_argument("--device", help="as `miopyx doctor` names it (default: the best one)")
     parser.add_argument("--modes", default=",".join(NAMES), help=f"of {', '.join(NAMES)}")
     parser.add_argument("--tf32", action="store_true", help="the modes whose names begin so, instead of --modes")
-    parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--table", action="store_true", help="only print the table of what is there")
+    parser.add_argument("--runs", type=int, default=1, help="of each mode (default: 1)")
+    parser.add_argument("--table", action="store_true", help="only print the table of these modes, as far as they are "
+                        "there: files as bench/results has them, without what stands before the mode's name")
     options = parser.parse_args()
     options.folder = options.folder.resolve()
-    for name in ("cache", "db"):
-        (options.folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
     wanted = [name for name in NAMES if name.startswith("tf32")] if options.tf32 else options.modes.split(",")
     if not set(wanted) <= set(NAMES):
-        parser.error("no such mode")
+        parser.error(f"no such mode: {', '.join(sorted(set(wanted) - set(NAMES)))}")
+    if options.table and not any((options.folder / f"{name}.json").exists() for name in wanted):
+        parser.error(f"{options.folder} has no file MODE.json of these modes")
+    for name in ("cache", "db"):
+        (options.folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
     limits = options.folder / "limits.json"
     if not options.table and not limits.exists():
         subprocess.run([sys.executable, str(Path(__file__).with_name("limits.py")), "--json", str(limits)], check=True)
     for mode in MODES if not options.table else ():
         if mode[0] in wanted:
             run(options.folder, mode, options.device, options.runs)
-    table(options.folder)
+    table(options.folder, [name for name in NAMES if (options.table and name in wanted) or not options.table])
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from miopyx.problem._problem import ConvProblem
 from miopyx.solvers import registry
 
 sys.path.append(str(Path(__file__).parent))
-from convolutions import layers
+from convolutions import LISTS, layers
 
 TYPE = "float8_e4m3fn"
 NAMES = {"F": "forward", "B": "data"}
@@ -183,17 +183,19 @@ def line_of(row: dict) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--list", default="resnet50")
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--directions", default="FB", help="letters of F and B")
+    parser.add_argument("--list", default="resnet50", choices=LISTS, help="of convolutions.txt (default: resnet50)")
+    parser.add_argument("--batch", type=int, default=256, help="images (default: 256)")
+    parser.add_argument("--directions", default="FB", choices=("F", "B", "FB"), help="forward, data (default: both)")
     parser.add_argument("--device", help="as `miopyx doctor` names it (default: the best one)")
     parser.add_argument("--only", action="append", default=[], metavar="TEXT",
                         help="layers with this in a word of their line (may be repeated)")
     parser.add_argument("--unchecked", action="store_true", help="without errors, for which the host path computes")
-    parser.add_argument("--runs", type=int, default=1, help="the first one finds errors")
-    parser.add_argument("--json")
+    parser.add_argument("--runs", type=int, default=1, help="default: 1; the first one finds errors")
+    parser.add_argument("--json", metavar="OUT", help="where rows go, seconds")
     options = parser.parse_args()
     handle = miopyx.Handle(options.device) if options.device else miopyx.Handle()
+    if handle.device.info.runtime != "nvidia" or handle.device.info.isa != "sm90":
+        parser.error(f"{handle.device.name} is no Hopper GPU")
     host, rng, runs = miopyx.Handle("host"), np.random.default_rng(), []
     print(f"{handle.device.name}, batch {options.batch}; microseconds")
     print(f"{'layer':44} {'':8} {'float16':>7} {'float8':>7} {'':2} {'ratio':>5} {'best':>5} {'random':>7} "
@@ -207,6 +209,8 @@ def main() -> None:
                 runs[-1].append(row)
                 print(line_of(row), flush=True)
     rows = together(runs)
+    if not rows:
+        parser.error("no layer of the list has that")
     for way in dict.fromkeys(row["direction"] for row in rows):
         same = [row for row in rows if row["direction"] == way]
         chosen, best = ([row["float16"] / row[name if name == "chosen" else str(row["best"])] for row in same]

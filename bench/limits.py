@@ -160,8 +160,12 @@ def measure() -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, metavar="OUT", help="where rates go, operations and bytes a second")
     options = parser.parse_args()
+    import torch
+
+    if not torch.cuda.is_available():
+        parser.error("PyTorch finds no NVIDIA GPU")
     found = measure()
     for name, rate in found.items():
         print(f"{name:14} {rate * 1e-12:7.2f} {'TB/s' if name == 'copy' else 'TFLOP/s'}")

@@ -158,6 +158,8 @@ def test_memory_made_by_a_handle(handle):
     assert got.shape == desc.lens
     assert got.strides == tuple(4 * s for s in desc.strides)
     np.testing.assert_array_equal(got.transpose(0, 2, 3, 1), np.abs(handle.download(x)))
+    # As it lies in memory.
+    np.testing.assert_array_equal(handle.download(y, np.empty((2, 4, 5, 3), np.float32)), np.abs(handle.download(x)))
     for wrong in ((), (-1, 2), TensorDescriptor(), "text", None, 5):
         for make in (handle.empty, handle.zeros):
             with pytest.raises(MIOpenError):

@@ -224,7 +224,7 @@ def test_the_table_beside_cudnn(tmp_path, bench, capsys):
     # Half of the time for the operations; then a quarter for the bytes, where operations take none.
     for rate, copy, part, alone in ((4e12, 1e13, "0.50", "1.00"), (1e15, 1.6e12, "0.25", "0.25")):
         (tmp_path / "limits.json").write_text(json.dumps({"float32": rate, "copy": copy, "wgmma float16": 1.5 * rate}))
-        bench("beside_cudnn").table(tmp_path)
+        bench("beside_cudnn").table(tmp_path, ["small-float32-nchw"])
         lines = capsys.readouterr().out.splitlines()
         assert len({line.count("|") for line in lines}) == 1
         assert lines[2] == ("| small-float32-nchw | 2 | 2.00 | 2.00 | 2.00 | 1.00 | 2.0 / 2.0 / 2.0 | "
@@ -233,7 +233,7 @@ def test_the_table_beside_cudnn(tmp_path, bench, capsys):
         assert lines[3].startswith("| small-float32-nchw, waited for | 2 | 1.00 | 1.00 | 1.00 | 0.50 |")
     rows[1] |= {"workspace": 500 << 20, "torch_workspace": 400 << 20}
     (tmp_path / "small-float32-nchw.json").write_text(json.dumps({"dtype": "float32", "rows": rows}))
-    bench("beside_cudnn").table(tmp_path)
+    bench("beside_cudnn").table(tmp_path, ["small-float32-nchw"])
     assert "| 500 (400) MB |" in capsys.readouterr().out
 
 

@@ -611,6 +611,14 @@ def test_what_no_flag_can_say_is_a_comment(capsys):
     mixed = [TensorDescriptor(t, lens) for t, lens in (("float8_e4m3fn", (1, 2, 3, 3)), ("float8_e5m2", (2, 2, 1, 1)),
                                                        ("float32", (1, 2, 3, 3)))]
     assert logged.driver_command(1, *mixed, ConvolutionDescriptor()).endswith(" # w float8_e5m2, y float32")
+    eight = [TensorDescriptor("float8_e4m3fn", desc.lens) for desc in mixed]
+    nearest = ConvolutionDescriptor()
+    miopyx.miopenSetConvolutionAttribute(nearest, "FP8_ROUNDING_MODE", "standard")
+    for direction in (1, 2, 4):
+        assert "#" not in logged.driver_command(direction, *eight, ConvolutionDescriptor())
+        assert logged.driver_command(direction, *eight, nearest).endswith(
+            " # MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE=0")
+    assert "ROUNDING" not in logged.driver_command(1, *mixed, nearest)
 
 
 @pytest.mark.parametrize("by", ["convolution", "handle"])

@@ -99,8 +99,8 @@ _PLANS = {"convolution_forward": 1, "convolution_backward_data": 2, "convolution
 _OPERATION = {"float32": "conv", "float16": "convfp16", "bfloat16": "convbfp16", "int8": "convint8",
               "float64": "convfp64", "float8_e4m3fnuz": "convfp8", "float8_e5m2fnuz": "convbfp8",
               "float8_e4m3fn": "convfp8ocp", "float8_e5m2": "convbfp8ocp"}
-_DETERMINISTIC, _MATH_TYPE = 1, 3  # miopenConvolutionAttrib_t
-_MATH_DEFAULT = 0
+_DETERMINISTIC, _ROUNDING, _MATH_TYPE = 1, 2, 3  # miopenConvolutionAttrib_t
+_MATH_DEFAULT = _TO_NEAREST = 0
 
 
 # Values
@@ -283,7 +283,8 @@ def driver_command(direction: int, x: TensorDescriptor, w: TensorDescriptor, y: 
     """Return the MIOpenDriver arguments that repeat a convolution.
 
     One axis, determinism and rounded factors have flags that MIOpenDriver lacks, so that it refuses such a command
-    rather than run another one.  What no flag can say follows as a comment: strides of no layout, an unusual type.
+    rather than run another one.  What no flag can say follows as a comment: strides of no layout, an unusual type, results of
+    8 bits that are rounded to nearest.
 
     Parameters
     ----------
@@ -338,6 +339,8 @@ def driver_command(direction: int, x: TensorDescriptor, w: TensorDescriptor, y: 
         words.append(f"--math_type {_MATH_DEFAULT}")
     comments += [f"{name} {desc.dtype}" for name, desc, usual in (
         ("w", w, x.dtype), ("y", y, "int32" if x.dtype == "int8" else x.dtype)) if desc.dtype != usual]
+    if get_attribute(conv, _ROUNDING) == _TO_NEAREST and "float8" in {1: y, 2: x, 4: w}[direction].dtype:
+        comments.append("MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP8_ROUNDING_MODE=0")
     return commented(" ".join(words), comments)
 
 

@@ -828,9 +828,7 @@ cdef class Handle:
         if not array.flags.writeable:
             raise BadParmError("array is read-only", "array", type(array).__name__, "a writable array")
         if self.device.is_host:
-            if not isinstance(buffer, numpy.ndarray) or not buffer.flags.c_contiguous:
-                raise BadParmError("not memory that upload made", "buffer", type(buffer).__name__,
-                                   "a C-contiguous NumPy array")
+            buffer = _in_order_of_memory(buffer)
             if buffer.nbytes < array.nbytes:
                 raise BadParmError("buffer is too small", "buffer", f"{buffer.nbytes} bytes",
                                    f">= {array.nbytes} bytes")
@@ -869,6 +867,17 @@ cdef class Handle:
             return numpy.empty(lens, kind)
         memory = numpy.empty(sum((n - 1) * s for n, s in zip(lens, strides)) + kind.itemsize, "u1")
         return numpy.ndarray(lens, kind, self.download(buffer, memory), strides=strides)
+
+
+def _in_order_of_memory(buffer):
+    """Return an array of the host path with its axes as they lie in memory: of channels last n, h, w, c."""
+    if isinstance(buffer, numpy.ndarray):
+        order = sorted(range(buffer.ndim), key=lambda axis: -buffer.strides[axis] if buffer.shape[axis] > 1 else 0)
+        buffer = buffer.transpose(order)
+        if buffer.flags.c_contiguous:
+            return buffer
+    raise BadParmError("not memory that upload, empty or zeros made", "buffer", type(buffer).__name__,
+                       "a NumPy array without gaps")
 
 
 def _is_default(stream):

@@ -136,6 +136,7 @@ cdef class ConvSolver(Solver):
         return self.index(dev, _struct_of(dev, problem)) if isinstance(answer, str) else (<Offer?> answer).index
 
     cpdef double error_bound(self, Device dev, Problem problem) except -1:
+        """Bound an element's error, relative to the sum of the magnitudes of its terms: Solver.error_bound."""
         cdef const mx_conv_problem* p = _struct_of(dev, problem)
         cdef double wide = 2.0 ** (-53 if p.w.type == MX_DOUBLE else -24)
         if p.w.type == MX_INT8:

@@ -270,10 +270,10 @@ cdef class _NvPairs(_NvSolver):
         self.cost_names = DATA_TERMS
 
     cdef str refuse(self, Device dev, const mx_conv_problem* p):
-        if self.rounded and not p.tf32:
-            return "factors are not to be rounded"
         if not tensor_cores(dev) or not has_wgmma(dev):
             return "needs wgmma"
+        if self.rounded and not p.tf32:
+            return "factors are not to be rounded"
         if p.w.type != MX_FLOAT:
             return "data type"
         if self.products(p) < LEAST:

@@ -135,12 +135,12 @@ cdef list _pack(Device dev, _Floats x, _Floats other, int64_t scales):
 
 cdef str refuse_tf32(Device dev, const mx_conv_problem* p):
     """Why no direction takes the problem, or None."""
-    if not p.tf32:
-        return "factors are not to be rounded"
-    if p.w.type != MX_FLOAT:
-        return "data type"
     if not has_wgmma(dev):
         return "needs wgmma"
+    if p.w.type != MX_FLOAT:
+        return "data type"
+    if not p.tf32:
+        return "factors are not to be rounded"
     if max(p.w.len[3], p.w.len[4]) > LONGEST_FILTER:
         return "filter size"
     return None

@@ -283,8 +283,8 @@ def driver_command(direction: int, x: TensorDescriptor, w: TensorDescriptor, y: 
     """Return the MIOpenDriver arguments that repeat a convolution.
 
     One axis, determinism and rounded factors have flags that MIOpenDriver lacks, so that it refuses such a command
-    rather than run another one.  What no flag can say follows as a comment: strides of no layout, an unusual type, results of
-    8 bits that are rounded to nearest.
+    rather than run another one.  What no flag can say follows as a comment: strides of no layout, an unusual type, and
+    that results of 8 bits are rounded to nearest.
 
     Parameters
     ----------

@@ -100,8 +100,10 @@ def first_applicable(handle: Handle, problem: Problem) -> Invoker:
             failure = e
     if failure is not None:
         raise failure
+    # That others run elsewhere would send a reader there, where the same reason is given.
+    here = [(who, why) for who, why in refused if not (why.startswith("runs on ") and why.endswith(" only"))]
     raise MIOpenNotImplementedError(f"No solver found. {problem!r}: "
-                                    + "; ".join(f"{who}: {why}" for who, why in grouped(refused)))
+                                    + "; ".join(f"{who}: {why}" for who, why in grouped(here or refused)))
 
 
 def workspace(handle: Handle, problem: Problem) -> int:

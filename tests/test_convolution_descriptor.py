@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import miopyx
 from miopyx import BadParmError, ConvolutionDescriptor, TensorDescriptor, UnknownError
+from miopyx.problem._problem import ConvProblem
 
 INT_MAX = 2**31 - 1
 CONVOLUTION, TRANSPOSE = miopyx.miopenConvolution, miopyx.miopenTranspose
@@ -551,3 +552,18 @@ def test_attributes_are_read_only():
                  "find_mode", "new"):
         with pytest.raises(AttributeError):
             setattr(desc, name, 1)
+
+
+def test_a_problem_names_its_attributes():
+    """What two problems of the same tensors may differ in."""
+    def text(dtype, *attributes):
+        conv = ConvolutionDescriptor()
+        for name, value in attributes:
+            miopyx.miopenSetConvolutionAttribute(conv, name, value)
+        return repr(ConvProblem(0, *(TensorDescriptor(dtype, lens) for lens in ((1, 4, 5, 5), (8, 4, 3, 3), (1, 8, 3, 3))),
+                                conv)).partition("groups 1")[2]
+
+    assert text("float32") == ">"
+    assert text("float32", ("MATH_TYPE", "default"), ("DETERMINISTIC", 1)) == ", deterministic, factors may be rounded>"
+    assert text("float8_e4m3fn") == ", rounded at random>"
+    assert text("float8_e4m3fn", ("FP8_ROUNDING_MODE", "standard")) == ">"

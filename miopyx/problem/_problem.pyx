@@ -345,8 +345,11 @@ cdef class ConvProblem(Problem):
     def __repr__(self):
         cdef mx_conv_problem* c = &self.c
         verb = ("forward", "backward data", "backward weights")[c.direction]
+        said = [text for text, holds in (("deterministic", c.deterministic), ("factors may be rounded", c.tf32),
+                                         ("rounded at random", c.rounding != 0)) if holds]
         return (f"<{verb}: x {tensor_text(&c.x)}, w {tensor_text(&c.w)}, y {tensor_text(&c.y)}, pad {tuple(c.pad)}, "
-                f"stride {tuple(c.step)}, dilation {tuple(c.dilation)}, groups {c.groups}{fused_text(&c.fused)}>")
+                f"stride {tuple(c.step)}, dilation {tuple(c.dilation)}, groups {c.groups}"
+                f"{''.join(f', {text}' for text in said)}{fused_text(&c.fused)}>")
 
 
 cdef str fused_text(const mx_fused* f):

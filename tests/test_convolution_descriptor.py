@@ -560,8 +560,8 @@ def test_a_problem_names_its_attributes():
         conv = ConvolutionDescriptor()
         for name, value in attributes:
             miopyx.miopenSetConvolutionAttribute(conv, name, value)
-        return repr(ConvProblem(0, *(TensorDescriptor(dtype, lens) for lens in ((1, 4, 5, 5), (8, 4, 3, 3), (1, 8, 3, 3))),
-                                conv)).partition("groups 1")[2]
+        desc = [TensorDescriptor(dtype, lens) for lens in ((1, 4, 5, 5), (8, 4, 3, 3), (1, 8, 3, 3))]
+        return repr(ConvProblem(0, *desc, conv)).partition("groups 1")[2]
 
     assert text("float32") == ">"
     assert text("float32", ("MATH_TYPE", "default"), ("DETERMINISTIC", 1)) == ", deterministic, factors may be rounded>"

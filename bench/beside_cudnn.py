@@ -182,7 +182,7 @@ def main() -> None:
     for mode in MODES if not options.table else ():
         if mode[0] in wanted:
             run(options.folder, mode, options.device, options.runs)
-    table(options.folder, [name for name in NAMES if (options.table and name in wanted) or not options.table])
+    table(options.folder, [name for name in NAMES if name in wanted or not options.table])
 
 
 if __name__ == "__main__":

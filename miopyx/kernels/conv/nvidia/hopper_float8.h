@@ -7,7 +7,7 @@
  * numbers of K, and then added to the sums in float.
  * Of 64 columns of the product, column mx_permuted(k) is filter k, so that a work-item has 16 neighbours in y.  VEC of
  * them, PIECE bytes, are stored at once.  AT_RANDOM: as `rounding` says, by the element's offset in the whole tensor,
- * which Y has elements `part_at` and up of; else to nearest.
+ * whose element `part_at` is Y's first; else to nearest.
  */
 #include "conv/nvidia/epilogue.h"
 #ifndef W_TYPE
